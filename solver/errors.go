@@ -1,0 +1,29 @@
+package solver
+
+import "fmt"
+
+// InfeasibleError says that no plan fits into the devices' memory.
+type InfeasibleError struct {
+	// Rank and Device name the device that is closest to fitting, or the only
+	// one concerned; Rank is -1 if all devices together are too small.
+	Rank   int
+	Device string
+	// MissingBytes is what is lacking there.
+	MissingBytes int64
+	// Remedy is what would make it fit.
+	Remedy string
+	// Detail says what needs the memory.
+	Detail string
+}
+
+// Error is one sentence with the device, the bytes and the remedy.
+func (e *InfeasibleError) Error() string {
+	where := fmt.Sprintf("device %d (%s)", e.Rank, e.Device)
+	if e.Rank < 0 {
+		where = "all devices together"
+	}
+	return fmt.Sprintf("no plan fits: %s lack %d bytes (%s): %s; %s",
+		where, e.MissingBytes, gib(e.MissingBytes), e.Detail, e.Remedy)
+}
+
+func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }

@@ -1,0 +1,119 @@
+package solver
+
+// Policy says what a rank does with the activations of a unit between the
+// forward and the backward pass.
+type Policy string
+
+// The activation policies, fastest first.
+const (
+	Keep      Policy = "keep"      // keep everything, backward runs no forward again
+	Recompute Policy = "recompute" // keep the inputs, backward runs the forward again
+	Offload   Policy = "offload"   // as Recompute, with the inputs in host memory
+)
+
+// Shares says how the training state is divided between the ranks.
+type Shares string
+
+// The two ways to divide the state.
+const (
+	EvenShares   Shares = "even"   // every rank owns 1/N
+	RaggedShares Shares = "ragged" // every rank owns what its memory allows
+)
+
+// Problem is all that the planner knows. Durations are in milliseconds, sizes
+// in bytes.
+type Problem struct {
+	// Profile is the fingerprint of the profile that the numbers come from; it
+	// is copied into the plan.
+	Profile string
+	// GlobalBatch is the number of samples of one optimizer step.
+	GlobalBatch int
+	// Units are the kinds of sharded units of the model, at least one.
+	Units []UnitClass
+	// Devices are the ranks, in rank order: Devices[i].Rank == i.
+	Devices []Device
+	// Collectives is the time of the even collectives of ONE unit, by class. A
+	// class that is missing costs nothing.
+	Collectives map[string]Collective
+	// RaggedFactor multiplies the collectives when shares are ragged; 0 means 1.
+	RaggedFactor float64
+	// MicrobatchOverheadMs is paid per unit and pass for every microbatch but
+	// the first.
+	MicrobatchOverheadMs Overhead
+	// StateBytesPerParameter is what a trainable parameter keeps for the whole
+	// run: itself, its gradient and the optimizer's state (16 with fp32 Adam).
+	StateBytesPerParameter float64
+	// FrozenBytesPerParameter is what a frozen parameter keeps; 0 means 4.
+	FrozenBytesPerParameter float64
+	// FixedMs is the part of an iteration that depends on no batch and
+	// overlaps with nothing, as the optimizer step.
+	FixedMs float64
+	// FixedBatches gives every rank its batch by hand; nil leaves them free.
+	FixedBatches []int
+	// Policies are the activation policies to choose from, the same for every
+	// rank; empty means Recompute only.
+	Policies []Policy
+	// Shares forces even or ragged state; empty leaves the choice free.
+	Shares Shares
+	// UseAll gives every rank at least one sample.
+	UseAll bool
+}
+
+// UnitClass is a set of units of one shape.
+type UnitClass struct {
+	Class string
+	// Count is the number of such units in the model.
+	Count int
+	// Parameters of ONE unit.
+	Parameters int64
+	// TrainableParameters of ONE unit; equal to Parameters if nothing is frozen.
+	TrainableParameters int64
+	// WholeBatch units run on the rank's whole local batch at once, as the root
+	// unit does; the others run microbatch by microbatch.
+	WholeBatch bool
+}
+
+// Device is one rank.
+type Device struct {
+	Rank int
+	// Name is the model of the device, for sentences.
+	Name string
+	// UUID identifies the device; the plan names it so, or by Name without one.
+	UUID string
+	// UsableMemoryBytes is all that the run may use.
+	UsableMemoryBytes int64
+	// ReservedBytes is what the context, the libraries and the collectives take.
+	ReservedBytes int64
+	// HostMemoryBytes bounds what Offload puts into host memory; 0 means no bound.
+	HostMemoryBytes int64
+	// Costs of ONE unit, by class; every class of the problem must be there.
+	Costs map[string]ClassCost
+}
+
+// ClassCost is what one unit of a class costs on one device.
+type ClassCost struct {
+	// ForwardMs and BackwardMs are the times of one microbatch; BackwardMs does
+	// not include recomputation.
+	ForwardMs, BackwardMs Cost
+	// MemoryBytes is the peak of computing one microbatch, the gathered unit
+	// included. A point at 0 states what a rank without samples needs.
+	MemoryBytes Cost
+	// KeptBytesPerSample is what one unit keeps per sample of the local batch
+	// between forward and backward; a policy that is missing keeps nothing.
+	KeptBytesPerSample map[Policy]float64
+	// OffloadMsPerSample is the time to move what one unit offloads, one way;
+	// it overlaps with computing.
+	OffloadMsPerSample float64
+}
+
+// Collective is the time of the collectives of one unit with even shares.
+type Collective struct {
+	AllGatherMs     float64
+	ReduceScatterMs float64
+}
+
+// Overhead is paid per unit for every microbatch after the first.
+type Overhead struct {
+	Forward  float64
+	Backward float64
+}
