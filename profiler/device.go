@@ -56,6 +56,11 @@ type Device struct {
 	DTypes []DType `json:"dtypes,omitempty"`
 	Link   Link    `json:"link"`
 
+	// Cores and MaxClockMHz say roughly how fast a GPU is, which is how CUDA
+	// orders cards unless told otherwise; 0 or less is unknown.
+	Cores       int `json:"cores,omitempty"`
+	MaxClockMHz int `json:"max_clock_mhz,omitempty"`
+
 	// Threads is the number of processor threads for a cpu device.
 	Threads int `json:"threads,omitempty"`
 	// Slowdown (1 or more, 0 read as 1) and SMPercent (1 to 100, 0 = no limit)
