@@ -1,0 +1,109 @@
+package solver
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+const casesDir = "../testdata/planner-cases"
+
+// plannerCase is one row of cases.json.
+type plannerCase struct {
+	Profile     string  `json:"profile"`
+	GlobalBatch int     `json:"global_batch"`
+	OptimumMs   float64 `json:"optimum_ms"`
+	EvenMs      float64 `json:"even_share_optimum_ms"`
+	ReferenceMs float64 `json:"reference_plan_ms"`
+}
+
+func loadCases(t testing.TB) []plannerCase {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(casesDir, "cases.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []plannerCase
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+// loadProblem reads a profile in the way that the launcher does.
+func loadProblem(t testing.TB, c plannerCase) Problem {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(casesDir, c.Profile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var profile struct {
+		Model struct {
+			StateBytes float64 `json:"state_bytes_per_parameter"`
+			Units      []struct {
+				Class      string `json:"class"`
+				Count      int    `json:"count"`
+				Parameters int64  `json:"parameters"`
+			} `json:"units"`
+		} `json:"model"`
+		Devices []struct {
+			Rank     int    `json:"rank"`
+			Name     string `json:"name"`
+			Usable   int64  `json:"usable_memory_bytes"`
+			Reserved int64  `json:"reserved_bytes"`
+			Costs    map[string]struct {
+				Forward  Cost `json:"forward_ms"`
+				Backward Cost `json:"backward_ms"`
+				Memory   Cost `json:"memory_bytes"`
+			} `json:"costs"`
+		} `json:"devices"`
+		RaggedFactor float64 `json:"ragged_factor"`
+		Overhead     struct {
+			Forward  float64 `json:"forward"`
+			Backward float64 `json:"backward"`
+		} `json:"microbatch_overhead_ms"`
+	}
+	if err := json.Unmarshal(data, &profile); err != nil {
+		t.Fatal(err)
+	}
+	p := Problem{Profile: "sha256:" + c.Profile, GlobalBatch: c.GlobalBatch, RaggedFactor: profile.RaggedFactor,
+		StateBytesPerParameter: profile.Model.StateBytes,
+		MicrobatchOverheadMs:   Overhead{profile.Overhead.Forward, profile.Overhead.Backward}}
+	for _, u := range profile.Model.Units {
+		p.Units = append(p.Units, UnitClass{Class: u.Class, Count: u.Count, Parameters: u.Parameters, TrainableParameters: u.Parameters})
+	}
+	for _, d := range profile.Devices {
+		device := Device{Rank: d.Rank, Name: d.Name, UsableMemoryBytes: d.Usable, ReservedBytes: d.Reserved, Costs: map[string]ClassCost{}}
+		for class, cost := range d.Costs {
+			device.Costs[class] = ClassCost{ForwardMs: cost.Forward, BackwardMs: cost.Backward, MemoryBytes: cost.Memory}
+		}
+		p.Devices = append(p.Devices, device)
+	}
+	return p
+}
+
+func TestPlannerCases(t *testing.T) {
+	for _, c := range loadCases(t) {
+		t.Run(c.Profile, func(t *testing.T) {
+			for shares, want := range map[Shares]float64{"": c.OptimumMs, EvenShares: c.EvenMs} {
+				p := loadProblem(t, c)
+				p.Shares = shares
+				plan, err := Solve(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := plan.Predicted.IterationMs; math.Abs(got-want) > 1e-3*want {
+					t.Errorf("shares %q: iteration %.3f ms, want %.3f", shares, got, want)
+				}
+				if plan.Predicted.IterationMs > c.ReferenceMs*1.00001 && shares == "" {
+					t.Errorf("iteration %.3f ms is worse than the reference plan's %.3f", plan.Predicted.IterationMs, c.ReferenceMs)
+				}
+				if _, err := plan.Marshal(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

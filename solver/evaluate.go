@@ -1,0 +1,165 @@
+package solver
+
+import (
+	"slices"
+)
+
+// Prediction is what an allocation costs.
+type Prediction struct {
+	IterationMs      float64
+	SamplesPerSecond float64
+	// ExposedMs is the part that overlaps with nothing.
+	ExposedMs float64
+	Steps     []StepPrediction
+	Ranks     []RankLoad
+}
+
+// StepPrediction is one pass over the units of a class.
+type StepPrediction struct {
+	Class    string
+	Backward bool
+	// UnitMs is the time of one unit: of the slowest rank, or of the link.
+	UnitMs float64
+	// TotalMs is the time of all units of the class.
+	TotalMs float64
+	// LinkMs is what the collectives of one unit take.
+	LinkMs float64
+	// Rank is the slowest rank, -1 if the link binds.
+	Rank int
+}
+
+// RankLoad is what one rank computes in an iteration, and where its memory goes.
+type RankLoad struct {
+	ForwardMs, BackwardMs float64
+	ReservedBytes         int64
+	PeakBytes             int64
+	KeptBytes             int64
+	StateBytes            int64
+	HostBytes             int64
+	UsableBytes           int64
+}
+
+// MemoryBytes is the peak of the rank.
+func (r RankLoad) MemoryBytes() int64 {
+	return r.ReservedBytes + r.PeakBytes + r.KeptBytes + r.StateBytes
+}
+
+// HeadroomBytes is what stays free; negative if the rank does not fit.
+func (r RankLoad) HeadroomBytes() int64 { return r.UsableBytes - r.MemoryBytes() }
+
+// Evaluate predicts an allocation. If it does not fit, the prediction is
+// returned together with an *InfeasibleError.
+func Evaluate(p Problem, a Allocation) (Prediction, error) {
+	m, err := newModel(p)
+	if err != nil {
+		return Prediction{}, err
+	}
+	return m.evaluate(a)
+}
+
+func (m *model) evaluate(a Allocation) (Prediction, error) {
+	if err := a.validate(m.problem); err != nil {
+		return Prediction{}, err
+	}
+	rounds := 1
+	if a.Ordinary {
+		for _, r := range a.Ranks {
+			rounds = max(rounds, len(r.MicroBatches))
+		}
+	}
+	floors, weights := m.floors(a.Shares), m.weights()
+	out := Prediction{ExposedMs: m.exposedMs(a.Shares), Ranks: make([]RankLoad, len(a.Ranks))}
+	for d := range floors {
+		out.Steps = append(out.Steps, StepPrediction{
+			Class: m.problem.Units[d/2].Class, Backward: d%2 == 1, LinkMs: floors[d], Rank: -1,
+		})
+	}
+	for round := range rounds {
+		slowest := slices.Clone(floors)
+		for i, r := range a.Ranks {
+			batch, micro := r.Batch, r.MicroBatches
+			if a.Ordinary {
+				batch, micro = 0, nil
+				if round < len(r.MicroBatches) {
+					batch, micro = r.MicroBatches[round], r.MicroBatches[round:round+1]
+				}
+			}
+			l := m.loadOf(m.kinds[m.kindOf[i]], batch, cutsOf(micro), r.Activations)
+			out.Ranks[i].add(l, weights)
+			for d, t := range l.times {
+				if t > slowest[d] {
+					slowest[d], out.Steps[d].Rank = t, i
+				}
+			}
+		}
+		for d := range slowest {
+			out.Steps[d].UnitMs += slowest[d]
+			out.Steps[d].TotalMs += slowest[d] * weights[d]
+		}
+	}
+	for _, s := range out.Steps {
+		out.IterationMs += s.TotalMs
+	}
+	out.IterationMs += out.ExposedMs
+	if out.IterationMs > 0 {
+		out.SamplesPerSecond = float64(m.problem.GlobalBatch) * 1000 / out.IterationMs
+	}
+	return out, m.weigh(&out, a)
+}
+
+func (r *RankLoad) add(l load, weights []float64) {
+	for d, t := range l.times {
+		if d%2 == 0 {
+			r.ForwardMs += t * weights[d]
+		} else {
+			r.BackwardMs += t * weights[d]
+		}
+	}
+	r.PeakBytes = max(r.PeakBytes, l.peakBytes)
+	r.KeptBytes = max(r.KeptBytes, l.keptBytes)
+	r.HostBytes = max(r.HostBytes, l.hostBytes)
+}
+
+// weigh fills in the memory of every rank and says who does not fit.
+func (m *model) weigh(out *Prediction, a Allocation) error {
+	worst, missing := -1, int64(0)
+	for i := range out.Ranks {
+		r, d := &out.Ranks[i], m.problem.Devices[i]
+		r.ReservedBytes, r.UsableBytes = d.ReservedBytes, d.UsableMemoryBytes
+		r.StateBytes = m.stateOf(a.Ranks[i].StatePPM)
+		lack := -r.HeadroomBytes()
+		if d.HostMemoryBytes > 0 {
+			lack = max(lack, r.HostBytes-d.HostMemoryBytes)
+		}
+		if lack > missing {
+			worst, missing = i, lack
+		}
+	}
+	if worst < 0 {
+		return nil
+	}
+	return m.lacking(worst, missing, out.Ranks[worst], a.Ranks[worst])
+}
+
+func (a Allocation) validate(p Problem) error {
+	var f faults
+	if a.Shares != EvenShares && a.Shares != RaggedShares {
+		f.add("shares: want %q or %q, got %q", EvenShares, RaggedShares, a.Shares)
+	}
+	if len(a.Ranks) != len(p.Devices) {
+		f.add("ranks: want one for each of the %d devices, got %d", len(p.Devices), len(a.Ranks))
+	}
+	batch, ppm := int64(0), int64(0)
+	for i, r := range a.Ranks {
+		RankPlan{Rank: i, Device: "-", Batch: r.Batch, MicroBatches: r.MicroBatches, StatePPM: r.StatePPM,
+			Activations: r.Activations}.validate(i, f.add)
+		batch, ppm = batch+int64(r.Batch), ppm+int64(r.StatePPM)
+	}
+	if batch != int64(p.GlobalBatch) {
+		f.add("ranks: batches sum to %d, want global_batch %d", batch, p.GlobalBatch)
+	}
+	if ppm != TotalPPM {
+		f.add("ranks: state_ppm sum to %d, want %d", ppm, TotalPPM)
+	}
+	return f.join("allocation")
+}

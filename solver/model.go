@@ -1,0 +1,190 @@
+package solver
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// model is a validated problem in the form that the search works on.
+type model struct {
+	problem    Problem
+	policies   []Policy
+	stateBytes int64 // of all ranks together
+	kinds      []*kind
+	kindOf     []int // by rank
+}
+
+// kind is a set of devices that no number tells apart.
+type kind struct {
+	device Device
+	fixed  int // the batch given by hand, -1 if free
+	even   int // the even share, in parts per million
+	ranks  []int
+	costs  []ClassCost // by unit class
+}
+
+func newModel(p Problem) (*model, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	m := &model{problem: p, policies: policiesOf(p), stateBytes: stateBytesOf(p)}
+	byKey := map[string]int{}
+	for i, d := range p.Devices {
+		fixed := -1
+		if p.FixedBatches != nil {
+			fixed = p.FixedBatches[i]
+		}
+		even := evenPPM(i, len(p.Devices))
+		key := kindKey(p, d, fixed, even)
+		at, ok := byKey[key]
+		if !ok {
+			at = len(m.kinds)
+			byKey[key] = at
+			k := &kind{device: d, fixed: fixed, even: even}
+			for _, u := range p.Units {
+				k.costs = append(k.costs, d.Costs[u.Class])
+			}
+			m.kinds = append(m.kinds, k)
+		}
+		m.kinds[at].ranks = append(m.kinds[at].ranks, i)
+		m.kindOf = append(m.kindOf, at)
+	}
+	return m, nil
+}
+
+// policiesOf lists the allowed policies, fastest first.
+func policiesOf(p Problem) []Policy {
+	if len(p.Policies) == 0 {
+		return []Policy{Recompute}
+	}
+	var list []Policy
+	for _, policy := range []Policy{Keep, Recompute, Offload} {
+		if slices.Contains(p.Policies, policy) {
+			list = append(list, policy)
+		}
+	}
+	return list
+}
+
+func stateBytesOf(p Problem) int64 {
+	frozen := p.FrozenBytesPerParameter
+	if frozen == 0 {
+		frozen = 4
+	}
+	sum := 0.0
+	for _, u := range p.Units {
+		train := float64(u.TrainableParameters)
+		sum += float64(u.Count) * (train*p.StateBytesPerParameter + (float64(u.Parameters)-train)*frozen)
+	}
+	return int64(math.Ceil(min(sum, math.MaxInt64/4)))
+}
+
+// kindKey is equal for two devices if and only if they are interchangeable.
+func kindKey(p Problem, d Device, fixed, even int) string {
+	var s strings.Builder
+	fmt.Fprint(&s, fixed, even, d.UsableMemoryBytes, d.ReservedBytes, d.HostMemoryBytes)
+	for _, u := range p.Units {
+		c := d.Costs[u.Class]
+		fmt.Fprint(&s, c.ForwardMs, c.BackwardMs, c.MemoryBytes, c.OffloadMsPerSample)
+		for _, policy := range []Policy{Keep, Recompute, Offload} {
+			fmt.Fprint(&s, " ", c.KeptBytesPerSample[policy])
+		}
+	}
+	return s.String()
+}
+
+// stateOf is what a share of the state weighs, rounded up.
+func (m *model) stateOf(ppm int) int64 {
+	hi, lo := bits.Mul64(uint64(m.stateBytes), uint64(ppm))
+	q, r := bits.Div64(hi, lo, TotalPPM)
+	if r > 0 {
+		q++
+	}
+	return int64(q)
+}
+
+// ppmIn is the largest share of the state that fits into so many bytes.
+func (m *model) ppmIn(bytes int64) int {
+	if bytes < 0 {
+		return -1
+	}
+	if bytes >= m.stateBytes {
+		return TotalPPM
+	}
+	hi, lo := bits.Mul64(uint64(bytes), TotalPPM)
+	q, _ := bits.Div64(hi, lo, uint64(m.stateBytes))
+	return int(q)
+}
+
+// evenPPM is the even share of a rank; the first ranks take what is left over.
+func evenPPM(rank, ranks int) int {
+	share := TotalPPM / ranks
+	if rank < TotalPPM%ranks {
+		share++
+	}
+	return share
+}
+
+// factor on the collectives.
+func (m *model) factor(s Shares) float64 {
+	if s == RaggedShares && m.problem.RaggedFactor > 0 {
+		return m.problem.RaggedFactor
+	}
+	return 1
+}
+
+// floors are what the collectives alone take, forward and backward by class.
+func (m *model) floors(s Shares) []float64 {
+	var out []float64
+	for _, u := range m.problem.Units {
+		c := m.problem.Collectives[u.Class]
+		gather, reduce := c.AllGatherMs*m.factor(s), c.ReduceScatterMs*m.factor(s)
+		out = append(out, gather, gather+reduce)
+	}
+	return out
+}
+
+// weights are the number of units, forward and backward by class.
+func (m *model) weights() []float64 {
+	var out []float64
+	for _, u := range m.problem.Units {
+		out = append(out, float64(u.Count), float64(u.Count))
+	}
+	return out
+}
+
+// exposedMs is what overlaps with nothing: the first gather and the last
+// reduction, both of the root unit, and the problem's fixed time.
+func (m *model) exposedMs(s Shares) float64 {
+	root := m.problem.Units[0].Class
+	for _, u := range m.problem.Units {
+		if u.WholeBatch {
+			root = u.Class
+			break
+		}
+	}
+	c := m.problem.Collectives[root]
+	return m.problem.FixedMs + (c.AllGatherMs+c.ReduceScatterMs)*m.factor(s)
+}
+
+// label of a device in sentences.
+func label(d Device) string {
+	if d.Name != "" {
+		return d.Name
+	}
+	if d.UUID != "" {
+		return d.UUID
+	}
+	return fmt.Sprintf("device %d", d.Rank)
+}
+
+// identity of a device in the plan.
+func identity(d Device) string {
+	if d.UUID != "" {
+		return d.UUID
+	}
+	return label(d)
+}

@@ -1,0 +1,211 @@
+package solver
+
+import (
+	"math"
+	"slices"
+)
+
+// option is one way to give a kind of device a batch.
+type option struct {
+	batch  int
+	micro  int // the size of all microbatches but the last; 0 without samples
+	policy Policy
+	times  []float64 // of ONE unit, forward and backward by class
+	room   int64     // what is left for state, and beside an even share if shares are even
+	total  float64   // an iteration at least, if this device were the slowest
+}
+
+// cuts of the option: as many full microbatches as go, and one of the rest.
+func (o option) cuts() []cut {
+	if o.batch == 0 {
+		return nil
+	}
+	cuts := []cut{{o.micro, o.batch / o.micro}}
+	if rest := o.batch % o.micro; rest > 0 {
+		cuts = append(cuts, cut{rest, 1})
+	}
+	return cuts
+}
+
+// microBatches lists the sizes one by one.
+func (o option) microBatches() []int {
+	out := []int{}
+	for _, c := range o.cuts() {
+		for range c.count {
+			out = append(out, c.size)
+		}
+	}
+	return out
+}
+
+// menu makes the options of one kind, batch by batch.
+type menu struct {
+	m       *model
+	k       *kind
+	weights []float64
+	floors  []float64
+	// tables by class and sample count, grown when needed
+	forward, backward, memory [][]float64
+	// regular is the sample count from which on every cost is a rising line,
+	// -1 if there is no such count.
+	regular int
+	rates   []float64 // least times per sample, forward and backward by class
+}
+
+func newMenu(m *model, k *kind, floors []float64) *menu {
+	n := len(k.costs)
+	u := &menu{m: m, k: k, weights: m.weights(), floors: floors, rates: ratesOf(m, k),
+		forward: make([][]float64, n), backward: make([][]float64, n), memory: make([][]float64, n)}
+	for i, c := range k.costs {
+		if m.problem.Units[i].WholeBatch {
+			continue
+		}
+		for _, cost := range []Cost{c.ForwardMs, c.BackwardMs, c.MemoryBytes} {
+			last := cost.last()
+			if cost.Tail.Slope < 0 || cost.Tail.Slope*float64(last+1)+cost.Tail.Intercept < 0 {
+				last = math.MaxInt32
+			}
+			u.regular = max(u.regular, last)
+		}
+	}
+	if u.regular == math.MaxInt32 {
+		u.regular = -1
+	}
+	return u
+}
+
+// grow fills the tables up to n samples.
+func (u *menu) grow(n int) {
+	for i, c := range u.k.costs {
+		for s := len(u.forward[i]); s <= n; s++ {
+			u.forward[i] = append(u.forward[i], c.ForwardMs.At(s))
+			u.backward[i] = append(u.backward[i], c.BackwardMs.At(s))
+			u.memory[i] = append(u.memory[i], c.MemoryBytes.At(s))
+		}
+	}
+}
+
+// sizes calls yield with every microbatch size of a batch that can matter.
+// Where all costs are lines, two sizes that give equally many microbatches and
+// whose rests lie on the lines too cost the same time: the smallest is enough.
+func (u *menu) sizes(batch int, yield func(int)) {
+	small := batch
+	if u.regular >= 0 {
+		small = min(batch, u.regular)
+	}
+	for size := 1; size <= small; size++ {
+		yield(size)
+	}
+	for size := small + 1; size <= batch; {
+		count := batch / size
+		end := batch / count // the largest size with this count
+		yield(size)
+		// the rest shrinks as the size grows; below the lines every size counts
+		next := max(size+1, (batch-u.regular+count-1)/count)
+		for s := next; s <= end; s++ {
+			yield(s)
+		}
+		size = end + 1
+	}
+}
+
+// of lists the options of a batch that fit the memory, cost at most limit by
+// themselves, and are not beaten in every respect by another. Of equals the
+// first policy and the larger microbatch stays.
+func (u *menu) of(batch int, limit float64) []option {
+	u.grow(batch)
+	var front []option
+	times := make([]float64, len(u.floors))
+	consider := func(size int, policy Policy) {
+		room := u.load(batch, size, policy, times)
+		if room < 0 || u.total(times) > limit {
+			return
+		}
+		for _, o := range front {
+			if o.room >= room && noneAbove(o.times, times) {
+				return
+			}
+		}
+		front = slices.DeleteFunc(front, func(o option) bool { return room >= o.room && noneAbove(times, o.times) })
+		front = append(front, option{batch, size, policy, slices.Clone(times), room, 0})
+	}
+	for _, policy := range u.m.policies {
+		if batch == 0 {
+			consider(0, policy)
+			continue
+		}
+		var list []int
+		u.sizes(batch, func(size int) { list = append(list, size) })
+		for _, size := range slices.Backward(list) {
+			consider(size, policy)
+		}
+	}
+	return front
+}
+
+func noneAbove(a, b []float64) bool {
+	for i := range a {
+		if a[i] > b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// total is what an iteration would take at least if this device had these times.
+func (u *menu) total(times []float64) float64 {
+	sum := 0.0
+	for d, t := range times {
+		sum += u.weights[d] * max(t, u.floors[d])
+	}
+	return sum
+}
+
+// load is loadOf from the tables, for floor(batch/size) microbatches and a
+// rest. It fills in times and returns the room left for state.
+func (u *menu) load(batch, size int, policy Policy, times []float64) int64 {
+	full, rest := 0, 0
+	if batch > 0 {
+		full, rest = batch/size, batch%size
+	}
+	peak, kept, host := 0.0, 0.0, 0.0
+	over := u.m.problem.MicrobatchOverheadMs
+	for i, class := range u.m.problem.Units {
+		c := &u.k.costs[i]
+		var f, w float64
+		if class.WholeBatch || batch == 0 {
+			f, w = u.forward[i][batch], u.backward[i][batch]
+			if !class.WholeBatch && policy != Keep {
+				w += f
+			}
+			peak = max(peak, u.memory[i][batch])
+		} else {
+			f, w = u.forward[i][size], u.backward[i][size]
+			if policy != Keep {
+				w += f
+			}
+			f, w = float64(full)*f, float64(full)*w
+			peak = max(peak, u.memory[i][size])
+			pieces := full
+			if rest > 0 {
+				fr, wr := u.forward[i][rest], u.backward[i][rest]
+				if policy != Keep {
+					wr += fr
+				}
+				f, w, pieces = f+fr, w+wr, pieces+1
+				peak = max(peak, u.memory[i][rest])
+			}
+			f += float64(pieces-1) * over.Forward
+			w += float64(pieces-1) * over.Backward
+		}
+		units := float64(class.Count)
+		kept += units * c.KeptBytesPerSample[policy] * float64(batch)
+		if policy == Offload {
+			copied := float64(batch) * c.OffloadMsPerSample
+			f, w = max(f, copied), max(w, copied)
+			host += units * max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload]) * float64(batch)
+		}
+		times[2*i], times[2*i+1] = f, w
+	}
+	return u.k.room(load{peakBytes: wholeBytes(peak), keptBytes: wholeBytes(kept), hostBytes: wholeBytes(host)})
+}

@@ -1,0 +1,128 @@
+package solver
+
+import "math"
+
+// oracle finds the least iteration time by trying everything: every batch,
+// microbatch size and policy of every rank, one rank after the other. It
+// states the objective a second time, in its own words, and shares no code
+// with the search. It returns +Inf if nothing fits.
+func oracle(p Problem, shares Shares) float64 {
+	o := &trial{p: p, shares: shares, best: math.Inf(1)}
+	for _, u := range p.Units {
+		train := float64(u.TrainableParameters)
+		o.state += float64(u.Count) * (train*p.StateBytesPerParameter + (float64(u.Parameters)-train)*p.FrozenBytesPerParameter)
+	}
+	factor := 1.0
+	if shares == RaggedShares {
+		factor = p.RaggedFactor
+	}
+	root := p.Units[0].Class
+	for i := len(p.Units) - 1; i >= 0; i-- {
+		if p.Units[i].WholeBatch {
+			root = p.Units[i].Class
+		}
+	}
+	o.fixed = p.FixedMs + factor*(p.Collectives[root].AllGatherMs+p.Collectives[root].ReduceScatterMs)
+	var reached []float64
+	for _, u := range p.Units {
+		c := p.Collectives[u.Class]
+		reached = append(reached, factor*c.AllGatherMs, factor*(c.AllGatherMs+c.ReduceScatterMs))
+	}
+	o.rank(0, p.GlobalBatch, 0, reached)
+	return o.best
+}
+
+type trial struct {
+	p      Problem
+	shares Shares
+	state  float64
+	fixed  float64
+	best   float64
+}
+
+func (o *trial) time(reached []float64) float64 {
+	sum := o.fixed
+	for d, t := range reached {
+		sum += float64(o.p.Units[d/2].Count) * t
+	}
+	return sum
+}
+
+func (o *trial) rank(rank, left, ppm int, reached []float64) {
+	if o.time(reached) >= o.best {
+		return
+	}
+	if rank == len(o.p.Devices) {
+		if left == 0 && (o.shares == EvenShares || ppm >= 1_000_000) {
+			o.best = o.time(reached)
+		}
+		return
+	}
+	for batch := 0; batch <= left; batch++ {
+		if o.p.FixedBatches != nil && o.p.FixedBatches[rank] != batch || o.p.UseAll && batch == 0 {
+			continue
+		}
+		for size := min(1, batch); size <= batch; size++ {
+			policies := o.p.Policies
+			if len(policies) == 0 {
+				policies = []Policy{Recompute}
+			}
+			for _, policy := range policies {
+				next, free, ok := o.try(rank, batch, size, policy, reached)
+				if !ok {
+					continue
+				}
+				share := int(math.Floor(math.Min(1, free/o.state) * 1e6))
+				if o.shares == EvenShares {
+					n := len(o.p.Devices)
+					share = 1_000_000 / n
+					if rank < 1_000_000%n {
+						share++
+					}
+					if math.Ceil(float64(share)*o.state/1e6) > free {
+						continue
+					}
+				}
+				o.rank(rank+1, left-batch, ppm+share, next)
+			}
+		}
+	}
+}
+
+// try raises the reached times by one rank's way to run a batch.
+func (o *trial) try(rank, batch, size int, policy Policy, reached []float64) ([]float64, float64, bool) {
+	d := o.p.Devices[rank]
+	next := append([]float64{}, reached...)
+	peak, kept, host := 0.0, 0.0, 0.0
+	for i, u := range o.p.Units {
+		c := d.Costs[u.Class]
+		var micro []int
+		for left := batch; left > 0; left -= size {
+			micro = append(micro, min(size, left))
+		}
+		if u.WholeBatch || batch == 0 {
+			micro = []int{batch}
+		}
+		f := float64(len(micro)-1) * o.p.MicrobatchOverheadMs.Forward
+		w := float64(len(micro)-1) * o.p.MicrobatchOverheadMs.Backward
+		for _, m := range micro {
+			f += c.ForwardMs.At(m)
+			w += c.BackwardMs.At(m)
+			if policy != Keep && !u.WholeBatch {
+				w += c.ForwardMs.At(m)
+			}
+			peak = math.Max(peak, c.MemoryBytes.At(m))
+		}
+		if policy == Offload {
+			f = math.Max(f, c.OffloadMsPerSample*float64(batch))
+			w = math.Max(w, c.OffloadMsPerSample*float64(batch))
+			host += float64(u.Count*batch) * math.Max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload])
+		}
+		kept += float64(u.Count*batch) * c.KeptBytesPerSample[policy]
+		next[2*i] = math.Max(next[2*i], f)
+		next[2*i+1] = math.Max(next[2*i+1], w)
+	}
+	free := float64(d.UsableMemoryBytes-d.ReservedBytes) - math.Ceil(peak) - math.Ceil(kept)
+	fits := free >= 0 && (d.HostMemoryBytes == 0 || math.Ceil(host) <= float64(d.HostMemoryBytes))
+	return next, free, fits
+}

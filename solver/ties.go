@@ -1,0 +1,143 @@
+package solver
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// grain is the step in which headrooms are compared.
+const grain = 1 << 20
+
+// settle chooses among the picks that take no longer than the best: the
+// largest smallest headroom, then per rank the fastest option that costs none
+// of it.
+func (s *search) settle() {
+	best := s.best
+	s.limit = s.bestMs * (1 + tolerance)
+	s.headroom = 0
+	s.improve = func(n *node, picks [][]*option) {
+		s.best = s.roomiest(n, picks)
+		s.headroom += grain
+	}
+	s.fill(s.limit)
+	s.explore(s.root())
+	s.headroom -= grain
+	if s.headroom < 0 { // none found again, by rounding
+		s.best, s.headroom = best, 0
+	}
+	s.quicken()
+}
+
+// roomiest raises the headroom as far as it goes within the bounds that the
+// picks reach.
+func (s *search) roomiest(n *node, picks [][]*option) [][]*option {
+	box := &node{least: n.least, most: s.reached(picks), options: n.options}
+	s.narrow(box)
+	low, high := s.headroom, s.headroom
+	for _, list := range picks {
+		for _, o := range list {
+			high = max(high, o.room)
+		}
+	}
+	for _, u := range s.menus {
+		high = max(high, u.k.device.UsableMemoryBytes)
+	}
+	for low+grain <= high {
+		s.headroom = low + (high-low+grain)/2/grain*grain
+		if s.headroom <= low {
+			s.headroom = low + grain
+		}
+		if better, ok := s.pick(box); ok {
+			picks, low = better, s.headroom
+		} else {
+			high = s.headroom - grain
+		}
+	}
+	s.headroom = low
+	return picks
+}
+
+// quicken gives every rank the fastest option of its batch that keeps to the
+// bounds and to the headroom.
+func (s *search) quicken() {
+	most := s.reached(s.best)
+	value := 0
+	for _, list := range s.best {
+		for _, o := range list {
+			value += s.value(o)
+		}
+	}
+	for k, list := range s.best {
+		slices.SortStableFunc(list, func(a, b *option) int { return cmp.Compare(b.batch, a.batch) })
+		for i, old := range list {
+			for _, o := range s.pool[k] {
+				v := s.value(o)
+				fits := o.batch == old.batch && v >= 0 && value-s.value(old)+v >= s.need()
+				if fits && noneAbove(o.times, most) && s.own(o) < s.own(list[i])*(1-tolerance) {
+					value += v - s.value(list[i])
+					list[i] = o
+				}
+			}
+		}
+	}
+}
+
+// own is what the device itself computes.
+func (s *search) own(o *option) float64 {
+	sum := 0.0
+	for d, t := range o.times {
+		sum += s.weights[d] * t
+	}
+	return sum
+}
+
+// allocate turns the picks into what every rank is given: within a kind the
+// larger batches go to the lower ranks.
+func (s *search) allocate() Allocation {
+	ranks := len(s.m.kindOf)
+	a := Allocation{Shares: s.shares, Ranks: make([]RankAllocation, ranks)}
+	rooms := make([]int64, ranks)
+	for k, list := range s.best {
+		for i, rank := range s.m.kinds[k].ranks {
+			o := list[i]
+			a.Ranks[rank] = RankAllocation{Batch: o.batch, MicroBatches: o.microBatches(), Activations: o.policy}
+			rooms[rank] = o.room
+		}
+	}
+	shares := s.m.level(rooms)
+	for rank := range a.Ranks {
+		a.Ranks[rank].StatePPM = evenPPM(rank, ranks)
+		if s.shares == RaggedShares {
+			a.Ranks[rank].StatePPM = shares[rank]
+		}
+	}
+	return a
+}
+
+// level divides the state so that the free room is as level as it can be: like
+// water, the state fills the largest rooms first.
+func (m *model) level(rooms []int64) []int {
+	fill := func(free int64) (ppm []int, sum int) {
+		for _, room := range rooms {
+			p := max(0, m.ppmIn(room-free))
+			ppm, sum = append(ppm, p), sum+p
+		}
+		return ppm, sum
+	}
+	low, high := int64(0), int64(math.MaxInt64/4)
+	for low < high {
+		mid := low + (high-low+1)/2
+		if _, sum := fill(mid); sum >= TotalPPM {
+			low = mid
+		} else {
+			high = mid - 1
+		}
+	}
+	ppm, sum := fill(low)
+	for i := len(ppm) - 1; sum > TotalPPM; i-- { // the last ranks give back what is over
+		give := min(ppm[i], sum-TotalPPM)
+		ppm[i], sum = ppm[i]-give, sum-give
+	}
+	return ppm
+}
