@@ -99,6 +99,15 @@ func Usable(devices []Device) (usable, leftOut []Device) {
 	return usable, leftOut
 }
 
+// UsableBytes is what a plan may use of a device: what is free less what is
+// held back; Unknown when it is not known what is free.
+func UsableBytes(free, reserve int64) int64 {
+	if free < 0 {
+		return Unknown
+	}
+	return max(0, free-reserve)
+}
+
 // Label is how messages name the device: "GPU 1 Tesla T4", "cpu device slow".
 func (d Device) Label() string {
 	switch {

@@ -66,9 +66,14 @@ type ProblemList struct {
 	seen     map[string]bool
 }
 
-// Add notes one problem. Only the first one for a path is kept, so that a
-// missing field is not reported a second time as a bad value.
+// Add notes one problem. Only the first one for a path is kept, and none below
+// it, so that a missing field is not reported a second time as a bad value.
 func (l *ProblemList) Add(path, format string, args ...any) {
+	for i := range path {
+		if (path[i] == '.' || path[i] == '[') && l.seen[path[:i]] {
+			return
+		}
+	}
 	if path != "" && l.seen[path] {
 		return
 	}

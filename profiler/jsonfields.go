@@ -5,93 +5,104 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"sort"
 )
 
-// fields reads one JSON object field by field. What is missing or of the wrong
-// type is noted with its path; what nobody asked for is left over in rest.
-type fields struct {
+// Fields reads one JSON object field by field. What is missing or of the wrong
+// type is noted with its path; what nobody asked for is left over: kept
+// (Extra) or refused (RefuseRest), as the reader of the file decides.
+type Fields struct {
 	path     string
 	rest     map[string]json.RawMessage
 	problems *ProblemList
 }
 
-func newFields(path string, raw json.RawMessage, problems *ProblemList) *fields {
-	f := &fields{path: path, problems: problems}
+// NewFields opens an object; path is where it stands in the file.
+func NewFields(path string, raw json.RawMessage, problems *ProblemList) *Fields {
+	f := &Fields{path: path, problems: problems}
 	if err := json.Unmarshal(raw, &f.rest); err != nil || f.rest == nil {
 		problems.Add(path, "must be an object, is %s", describe(raw))
 	}
 	return f
 }
 
-func (f *fields) join(name string) string {
+// Path is where a field stands in the file.
+func (f *Fields) Path(name string) string {
 	if f.path == "" {
 		return name
 	}
 	return f.path + "." + name
 }
 
-// take removes a field; null counts as absent for optional fields.
-func (f *fields) take(name string, required bool) (json.RawMessage, bool) {
+// Has reports whether a field is there and not null.
+func (f *Fields) Has(name string) bool {
+	raw, ok := f.rest[name]
+	return ok && string(raw) != "null"
+}
+
+// Take removes a field; null counts as absent for optional fields.
+func (f *Fields) Take(name string, required bool) (json.RawMessage, bool) {
 	raw, ok := f.rest[name]
 	delete(f.rest, name)
 	if ok && (required || string(raw) != "null") {
 		return raw, true
 	}
 	if required {
-		f.problems.Add(f.join(name), "is missing")
+		f.problems.Add(f.Path(name), "is missing")
 	}
 	return nil, false
 }
 
-// extra is what was not taken.
-func (f *fields) extra() Extra {
+// Extra is what was not taken.
+func (f *Fields) Extra() Extra {
 	if len(f.rest) == 0 {
 		return nil
 	}
 	return Extra(f.rest)
 }
 
-// into decodes a field into target and reports whether it was there and good.
-func (f *fields) into(name string, required bool, want string, target any) bool {
-	raw, ok := f.take(name, required)
+// Into decodes a field into target and reports whether it was there and good.
+func (f *Fields) Into(name string, required bool, want string, target any) bool {
+	raw, ok := f.Take(name, required)
 	if !ok {
 		return false
 	}
 	if string(raw) == "null" || json.Unmarshal(raw, target) != nil {
-		f.problems.Add(f.join(name), "must be %s, is %s", want, describe(raw))
+		f.problems.Add(f.Path(name), "must be %s, is %s", want, describe(raw))
 		return false
 	}
 	return true
 }
 
-func (f *fields) text(name string, required bool) string {
+// Text reads a text.
+func (f *Fields) Text(name string, required bool) string {
 	var s string
-	f.into(name, required, "a text", &s)
+	f.Into(name, required, "a text", &s)
 	return s
 }
 
-func (f *fields) truth(name string, required bool) bool {
+// Truth reads true or false.
+func (f *Fields) Truth(name string, required bool) bool {
 	var b bool
-	f.into(name, required, "true or false", &b)
+	f.Into(name, required, "true or false", &b)
 	return b
 }
 
-func (f *fields) number(name string, required bool) float64 {
+// Number reads a number.
+func (f *Fields) Number(name string, required bool) float64 {
 	var n float64
-	f.into(name, required, "a number", &n)
+	f.Into(name, required, "a number", &n)
 	return n
 }
 
-// whole accepts 16 and 16.0: other writers have one type of number.
-func (f *fields) whole(name string, required bool) int64 {
-	raw, ok := f.take(name, required)
+// Whole reads a whole number; it accepts 16 and 16.0: other writers have one type of number.
+func (f *Fields) Whole(name string, required bool) int64 {
+	raw, ok := f.Take(name, required)
 	if !ok {
 		return 0
 	}
 	n, err := wholeNumber(raw)
 	if err != nil {
-		f.problems.Add(f.join(name), "%v", err)
+		f.problems.Add(f.Path(name), "%v", err)
 	}
 	return n
 }
@@ -108,52 +119,54 @@ func wholeNumber(raw json.RawMessage) (int64, error) {
 	return int64(x), nil
 }
 
-// object opens a nested object; nil when absent.
-func (f *fields) object(name string, required bool) *fields {
-	raw, ok := f.take(name, required)
+// Object opens a nested object; nil when absent.
+func (f *Fields) Object(name string, required bool) *Fields {
+	raw, ok := f.Take(name, required)
 	if !ok {
 		return nil
 	}
-	return newFields(f.join(name), raw, f.problems)
+	return NewFields(f.Path(name), raw, f.problems)
 }
 
-// list calls each for every element of an array.
-func (f *fields) list(name string, required bool, each func(path string, raw json.RawMessage)) {
+// List calls each for every element of an array.
+func (f *Fields) List(name string, required bool, each func(path string, raw json.RawMessage)) {
 	var items []json.RawMessage
-	if !f.into(name, required, "a list", &items) {
+	if !f.Into(name, required, "a list", &items) {
 		return
 	}
 	for i, raw := range items {
-		each(fmt.Sprintf("%s[%d]", f.join(name), i), raw)
+		each(fmt.Sprintf("%s[%d]", f.Path(name), i), raw)
 	}
 }
 
-// each calls do for every remaining field, by name, and takes them all.
-func (f *fields) each(do func(name string, raw json.RawMessage)) {
-	names := make([]string, 0, len(f.rest))
-	for name := range f.rest {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+// Each calls do for every remaining field, by name, and takes them all.
+func (f *Fields) Each(do func(name string, raw json.RawMessage)) {
+	for _, name := range sortedKeys(f.rest) {
 		raw := f.rest[name]
 		delete(f.rest, name)
 		do(name, raw)
 	}
 }
 
-// numbers reads an object of numbers.
-func (f *fields) numbers(name string, required bool) map[string]float64 {
-	o := f.object(name, required)
+// Numbers reads an object of numbers.
+func (f *Fields) Numbers(name string, required bool) map[string]float64 {
+	o := f.Object(name, required)
 	if o == nil {
 		return nil
 	}
 	out := map[string]float64{}
-	o.each(func(key string, raw json.RawMessage) {
+	o.Each(func(key string, raw json.RawMessage) {
 		o.rest[key] = raw
-		out[key] = o.number(key, true)
+		out[key] = o.Number(key, true)
 	})
 	return out
+}
+
+// RefuseRest reports what was not taken as unknown fields.
+func (f *Fields) RefuseRest() {
+	for _, name := range sortedKeys(f.rest) {
+		f.problems.Add(f.Path(name), "is an unknown field")
+	}
 }
 
 // describe shows a JSON value in a message, shortened.

@@ -9,6 +9,16 @@ import (
 	"strings"
 )
 
+// OpenJSON opens the object that a whole file must be. A file that is no JSON
+// is one problem, which names the field where it stops being any.
+func OpenJSON(data []byte, problems *ProblemList) *Fields {
+	if p, bad := syntaxProblem(data); bad {
+		problems.Add(p.Path, "%s", p.Message)
+		return &Fields{problems: &ProblemList{}} // nothing more to say about it
+	}
+	return NewFields("", data, problems)
+}
+
 // syntaxProblem says where and how a file stops being JSON: in which field,
 // and whether it was cut off or holds NaN.
 func syntaxProblem(data []byte) (Problem, bool) {
