@@ -1,0 +1,68 @@
+"""Where a step's time goes: computing, or waiting for other ranks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+Wait = float | tuple[torch.cuda.Event, torch.cuda.Event]
+"""Milliseconds, or the two events around a wait on the device."""
+
+
+class Clock:
+    """Notes the waits of a rank in collectives; the rest of a step is its own compute.
+
+    On CPU a wait is the time the thread is blocked. On CUDA it is the time the compute stream
+    stands still, from a pair of events around the wait, so that queued work does not count as
+    waiting. ``slowdown`` is for virtual devices: ``pace`` sleeps so long that the compute since the
+    last call took that many times as long.
+    """
+
+    def __init__(self, device: torch.device, slowdown: float = 1.0):
+        self.device = device
+        self.slowdown = slowdown
+        self._waits: list[Wait] = []
+        self._paced = time.thread_time()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Everything inside counts as waiting for other ranks."""
+        if self.device.type == "cuda":
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record()
+            yield
+            after.record()
+            self._waits.append((before, after))
+            return
+        self.pace()
+        start = time.perf_counter()
+        yield
+        self._waits.append((time.perf_counter() - start) * 1e3)
+        self._paced = time.thread_time()
+
+    def pace(self) -> None:
+        """Sleep in proportion to the compute since the last call (virtual slow devices only)."""
+        if self.slowdown > 1.0:
+            now = time.thread_time()
+            time.sleep(max(0.0, (now - self._paced) * (self.slowdown - 1.0)))
+            self._paced = time.thread_time()
+
+    def take(self) -> list[Wait]:
+        """The waits since the last call."""
+        waits, self._waits = self._waits, []
+        return waits
+
+    @staticmethod
+    def total_ms(waits: list[Wait]) -> float:
+        """Their sum in milliseconds; on CUDA it waits until they have ended."""
+        total = 0.0
+        for wait in waits:
+            if isinstance(wait, tuple):
+                wait[1].synchronize()
+                total += wait[0].elapsed_time(wait[1])
+            else:
+                total += wait
+        return total

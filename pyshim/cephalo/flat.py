@@ -1,0 +1,255 @@
+"""The parameters of a unit in one flat buffer: the local shard, the gathered copy, the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from . import compat
+from .comm import Comm, Handle, ReduceHandle
+from .layout import Layout, build_layout
+from .ragged import RaggedDTensor
+
+
+@dataclass
+class ParamRef:
+    """One parameter and every place in the model where it hangs (ties share one ParamRef)."""
+
+    name: str
+    places: list[tuple[nn.Module, str]]
+    param: nn.Parameter
+    """What the script sees between steps: a RaggedDTensor once the parameter is sharded."""
+    compute: nn.Parameter | None = None
+    """What the module computes with: a plain parameter that views the gathered buffer."""
+    used: bool = field(default=False)
+    """True if a gradient arrived since the last reduction."""
+    seen: bool = field(default=False)
+    """True if a gradient was reduced since the script last got gradients."""
+
+    def show(self, param: nn.Parameter) -> None:
+        """Put ``param`` into every place of the model where this parameter hangs."""
+        for module, attribute in self.places:
+            compat.set_parameter(module, attribute, param)
+
+    def shown(self) -> nn.Parameter | None:
+        """The parameter that hangs in the model now."""
+        module, attribute = self.places[0]
+        return getattr(module, attribute, None)
+
+
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Gradients are added up in fp32, or in fp64 for fp64 parameters."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+class FlatBuffer:
+    """Parameters of one unit with one dtype, all trainable or all frozen when they were sharded.
+
+    ``shard`` is this rank's range in the parameters' own dtype; each parameter that the script sees
+    is a RaggedDTensor whose local rows view it. ``full`` is the gathered buffer in the compute
+    dtype; its storage exists only between ``start_gather`` and ``free``.
+    """
+
+    def __init__(
+        self,
+        refs: Sequence[ParamRef],
+        comm: Comm,
+        mesh: DeviceMesh,
+        state_ppm: Sequence[int],
+        compute_dtype: torch.dtype | None,
+        reduce_dtype: torch.dtype | None,
+    ):
+        self.refs = list(refs)
+        self.comm = comm
+        self.mesh = mesh
+        self.layout: Layout = build_layout([r.param.shape for r in refs], state_ppm)
+        self.dtype = refs[0].param.dtype
+        self.compute_dtype = compute_dtype or self.dtype
+        self.reduce_dtype = reduce_dtype or self.compute_dtype
+        self.sum_dtype = accumulation_dtype(self.dtype)
+        self._handle: Handle | None = None
+        self._grads: torch.Tensor | None = None
+        self._pieces = [
+            (self.layout.rows_of(span), self.layout.local_slice(span, comm.rank))
+            for span in self.layout.spans
+        ]
+        self._shard_parameters()
+        self._make_compute_parameters()
+
+    # -- what the script sees -------------------------------------------------------------------
+
+    def _shard_parameters(self) -> None:
+        rank, size = self.comm.rank, self.layout.sizes[self.comm.rank]
+        meta = any(r.param.is_meta for r in self.refs)
+        device = torch.device("meta") if meta else self.comm.device
+        self.shard = torch.empty(size, dtype=self.dtype, device=device)
+        for ref, span, (rows, (start, end)) in zip(self.refs, self.layout.spans, self._pieces):
+            if not meta:
+                first = sum(rows[:rank])
+                own = ref.param.detach()[first : first + rows[rank]]
+                self.shard[start:end].copy_(own.reshape(-1))
+            sharded = nn.Parameter(
+                self._wrap(self.shard, ref, span, rows, start, end),
+                requires_grad=ref.param.requires_grad,
+            )
+            for key, value in vars(ref.param).items():
+                setattr(sharded, key, value)
+            ref.param = sharded
+            ref.show(sharded)
+
+    def _wrap(self, flat, ref, span, rows, start, end) -> RaggedDTensor:
+        local = flat[start:end].view(rows[self.comm.rank], *span.shape[1:])
+        return RaggedDTensor.wrap(local, self.mesh, rows, torch.Size(span.shape))
+
+    def refresh(self) -> None:
+        """Take over what the script did to the parameters since the last pass: ``to_empty``,
+        ``.to``, ``load_state_dict(assign=True)`` or a new Parameter in its place give storages of
+        their own, which are copied back into one flat shard."""
+        stale = False
+        for ref, span, (rows, (start, end)) in zip(self.refs, self.layout.spans, self._pieces):
+            shown = ref.shown()
+            if shown is not ref.param and shown is not ref.compute and shown is not None:
+                if not isinstance(shown, RaggedDTensor) or shown.rows != rows:
+                    raise RuntimeError(
+                        f"parameter {ref.name} was replaced by a {type(shown).__name__} that is not "
+                        f"laid out as the plan says; load into the parameter instead of replacing it"
+                    )
+                ref.param = shown
+            local = ref.param.to_local()
+            if end > start and local.data_ptr() != self.shard[start:end].data_ptr():
+                stale = True
+            stale |= local.is_meta != self.shard.is_meta or local.dtype != self.dtype
+        if stale:
+            self._rebuild()
+
+    @torch.no_grad()
+    def _rebuild(self) -> None:
+        locals_ = [ref.param.to_local() for ref in self.refs]
+        if any(t.is_meta for t in locals_):
+            names = ", ".join(r.name for r, t in zip(self.refs, locals_) if t.is_meta)
+            raise RuntimeError(
+                f"parameters on the meta device at the first forward: {names}; "
+                f"call to_empty and initialise or load them first"
+            )
+        dtypes = {t.dtype for t in locals_}
+        if len(dtypes) > 1:
+            raise RuntimeError(f"parameters of one unit have become {sorted(map(str, dtypes))}")
+        if self.compute_dtype == self.dtype:
+            self.compute_dtype = locals_[0].dtype
+        self.dtype = locals_[0].dtype
+        self.sum_dtype = accumulation_dtype(self.dtype)
+        flat = torch.empty(self.shard.numel(), dtype=self.dtype, device=self.comm.device)
+        for ref, local, (rows, (start, end)) in zip(self.refs, locals_, self._pieces):
+            flat[start:end].copy_(local.reshape(-1))
+            compat.set_local(ref.param, flat[start:end].view(local.shape))
+        self.shard = flat
+        self._make_compute_parameters()
+
+    # -- gathered parameters --------------------------------------------------------------------
+
+    def _make_compute_parameters(self) -> None:
+        self.full = torch.empty(
+            self.layout.numel, dtype=self.compute_dtype, device=self.comm.device
+        )
+        for index, (ref, span) in enumerate(zip(self.refs, self.layout.spans)):
+            compute = nn.Parameter(
+                torch.empty(0, dtype=self.compute_dtype, device=self.comm.device),
+                requires_grad=ref.param.requires_grad,
+            )
+            # Assigned through .data so that the view has a version counter of its own: the next
+            # gather may then write into the buffer while a graph holds the parameter.
+            compute.data = self.full[span.offset : span.end].view(span.shape)
+            compute.register_post_accumulate_grad_hook(
+                lambda param, index=index: self._take_gradient(index, param)
+            )
+            ref.compute = compute
+        self.full.untyped_storage().resize_(0)
+
+    def start_gather(self) -> None:
+        """Issue the gather of the buffer; the current values of the shard are sent."""
+        self.full.untyped_storage().resize_(self.full.numel() * self.full.element_size())
+        shard = self.shard.to(self.compute_dtype)
+        self._handle = self.comm.gather(self.full, shard, self.layout.sizes)
+
+    def finish_gather(self) -> None:
+        """Wait for the gather and put the plain parameters into the modules."""
+        assert self._handle is not None
+        self._handle.wait()
+        self._handle = None
+        for ref in self.refs:
+            ref.compute.requires_grad_(ref.param.requires_grad)
+            ref.show(ref.compute)
+
+    def free(self) -> None:
+        """Give the gathered buffer back and put the sharded parameters into the modules."""
+        for ref in self.refs:
+            ref.show(ref.param)
+        self.full.untyped_storage().resize_(0)
+
+    # -- gradients ------------------------------------------------------------------------------
+
+    @property
+    def trainable(self) -> bool:
+        """True if any parameter wants a gradient; the same on every rank."""
+        return any(r.param.requires_grad for r in self.refs)
+
+    def _take_gradient(self, index: int, param: nn.Parameter) -> None:
+        """Add a microbatch's gradient, in the accumulation dtype, and drop it."""
+        ref, span, grad = self.refs[index], self.layout.spans[index], param.grad
+        param.grad = None
+        if grad.is_sparse:
+            raise RuntimeError(f"parameter {ref.name} has a sparse gradient, which is not supported")
+        if self._grads is None:
+            self._grads = torch.empty(
+                self.layout.numel, dtype=self.sum_dtype, device=self.comm.device
+            )
+        target = self._grads[span.offset : span.end].view(span.shape)
+        if ref.used:
+            target.add_(grad)
+        else:
+            target.copy_(grad)
+            ref.used = True
+
+    def start_reduce(self, weight: float) -> ReduceHandle:
+        """Sum the gradients times ``weight`` over the ranks; parameters without one count as zeros.
+        Returns the handle; its result is this rank's range in the parameters' dtype."""
+        if self._grads is None:
+            grads = torch.zeros(self.layout.numel, dtype=self.sum_dtype, device=self.comm.device)
+        else:
+            grads, self._grads = self._grads, None
+            for ref, span in zip(self.refs, self.layout.spans):
+                if not ref.used:
+                    grads[span.offset : span.end].zero_()
+                ref.seen, ref.used = ref.seen or ref.used, False
+            if weight == 0.0:
+                grads.zero_()
+            elif weight != 1.0:
+                grads.mul_(weight)
+        wire = self.reduce_dtype if self.reduce_dtype.itemsize < grads.itemsize else self.sum_dtype
+        return self.comm.reduce(grads.to(wire), self.layout.sizes, self.sum_dtype)
+
+    @torch.no_grad()
+    def add_gradients(self, reduced: torch.Tensor, used: Sequence[bool]) -> None:
+        """Hand a reduced range (1-D, this rank's elements) to the parameters' ``grad``; parameters
+        that no rank used keep theirs, None included."""
+        reduced = reduced.to(self.dtype)
+        for ref, span, (rows, (start, end)), seen in zip(
+            self.refs, self.layout.spans, self._pieces, used
+        ):
+            if not seen or not ref.param.requires_grad:
+                continue
+            if ref.param.grad is None:
+                ref.param.grad = self._wrap(reduced, ref, span, rows, start, end)
+            else:
+                ref.param.grad.to_local().add_(reduced[start:end].view(rows[self.comm.rank], *span.shape[1:]))
+
+    def take_seen(self) -> list[bool]:
+        """Which parameters had a gradient on this rank in the reductions since the last call."""
+        seen = [r.seen for r in self.refs]
+        for ref in self.refs:
+            ref.seen = False
+        return seen

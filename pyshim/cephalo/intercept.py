@@ -1,0 +1,156 @@
+"""Answers for PyTorch's public FSDP names, so that a script need not know that we exist."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import fsdp
+
+from . import data, module, sharding
+from .module import state_of
+
+_FSDP_MODULES = (
+    "torch.distributed.fsdp",
+    "torch.distributed.fsdp._fully_shard",
+    "torch.distributed._composable.fsdp",
+    "torch.distributed._composable.fsdp.fully_shard",
+)
+"""Where scripts and libraries import FSDP2's names from."""
+
+
+class Patches:
+    """Replaced attributes, which ``undo`` puts back."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any]] = []
+        self._undo: list[Callable[[], None]] = []
+
+    def set(self, holder: Any, name: str, value: Any) -> None:
+        self._before.append((holder, name, getattr(holder, name)))
+        setattr(holder, name, value)
+
+    def also(self, undo: Callable[[], None]) -> None:
+        self._undo.append(undo)
+
+    def undo(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+        for holder, name, value in reversed(self._before):
+            setattr(holder, name, value)
+
+
+def install(
+    feed: data.Feed, note_loss: Callable[[torch.Tensor], None], backend: str | None = None
+) -> Patches:
+    """Replace the public names. Call it before the script is imported.
+
+    ``note_loss(tensor)`` hears of every scalar whose backward is called; ``backend`` is used
+    in place of what the script asks for (parts of one GPU cannot use NCCL among themselves).
+    """
+    patches = Patches()
+    for name in _FSDP_MODULES:
+        try:
+            holder = importlib.import_module(name)
+        except ImportError:
+            continue
+        if not isinstance(holder, type(sys)):
+            continue
+        for attribute, value in (
+            ("fully_shard", sharding.fully_shard),
+            ("UnshardHandle", module.UnshardHandle),
+            ("register_fsdp_forward_method", register_fsdp_forward_method),
+            ("share_comm_ctx", share_comm_ctx),
+        ):
+            if callable(getattr(holder, attribute, None)):
+                patches.set(holder, attribute, value)
+    patches.set(fsdp, "FullyShardedDataParallel", _RefusedFSDP1)
+    patches.also(data.install(feed))
+    patches.set(torch.utils.checkpoint, "checkpoint", _checkpoint(torch.utils.checkpoint.checkpoint))
+    patches.set(torch.Tensor, "backward", _backward(torch.Tensor.backward, note_loss))
+    patches.set(torch.amp.GradScaler, "scale", _scale(torch.amp.GradScaler.scale, note_loss))
+    patches.set(dist, "init_process_group", _init(dist.init_process_group, backend))
+    return patches
+
+
+class _RefusedFSDP1:
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError(
+            "FullyShardedDataParallel (FSDP1) is not supported under cephalorun; "
+            "use torch.distributed.fsdp.fully_shard"
+        )
+
+
+def register_fsdp_forward_method(target: nn.Module, method_name: str) -> None:
+    """Gather the module's parameters around another method than ``forward`` too."""
+    if state_of(target) is None:
+        return
+    method = getattr(target, method_name)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return target._run_unit(method, args, kwargs)
+
+    object.__setattr__(target, method_name, run)
+
+
+def share_comm_ctx(modules: list[nn.Module]) -> None:
+    """Accepted: all units of a process share one communication stream already."""
+
+
+def _checkpoint(original: Callable) -> Callable:
+    """Checkpointing around a unit that recomputes by itself would pay a third forward."""
+
+    def checkpoint(function: Callable, *args: Any, **kwargs: Any) -> Any:
+        target = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+        state = state_of(target) if isinstance(target, nn.Module) else None
+        if state is not None and state.engine is not None and state.engine.recomputes(state.unit):
+            for option in ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check"):
+                kwargs.pop(option, None)
+            for option in ("debug", "early_stop"):
+                kwargs.pop(option, None)
+            return function(*args, **kwargs)
+        return original(function, *args, **kwargs)
+
+    return checkpoint
+
+
+def _backward(original: Callable, note_loss: Callable[[torch.Tensor], None]) -> Callable:
+    def backward(self: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        if self.numel() == 1 and not getattr(self, _NOTED, False):
+            note_loss(self.detach())
+        return original(self, *args, **kwargs)
+
+    return backward
+
+
+_NOTED = "_cephalo_noted"
+"""Marks a scaled loss whose unscaled value was noted already."""
+
+
+def _scale(original: Callable, note_loss: Callable[[torch.Tensor], None]) -> Callable:
+    def scale(self: Any, outputs: Any) -> Any:
+        scaled = original(self, outputs)
+        if isinstance(outputs, torch.Tensor) and outputs.numel() == 1:
+            note_loss(outputs.detach())
+            setattr(scaled, _NOTED, True)
+        return scaled
+
+    return scale
+
+
+def _init(original: Callable, backend: str | None) -> Callable:
+    def init_process_group(*args: Any, **kwargs: Any) -> None:
+        if backend is not None:
+            if args:
+                args = (backend, *args[1:])
+            else:
+                kwargs["backend"] = backend
+            kwargs.pop("device_id", None)
+        original(*args, **kwargs)
+
+    return init_process_group

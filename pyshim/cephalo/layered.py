@@ -1,0 +1,155 @@
+"""Layered accumulation: all microbatches through one unit before the next unit runs.
+
+The unit's parameters are gathered once for the forward and once for the backward, and its gradients
+are reduced once, however many microbatches there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from . import compat
+from .batch import Joiner, unflatten_call
+from .randomness import AutocastState, RandomState
+
+
+class LayeredCall:
+    """One call of a unit, cut into microbatches.
+
+    ``run`` runs the module on one microbatch with the parameters gathered. ``around`` is called
+    with "forward" or "backward" and gives a context in which they are; its exit frees them and,
+    after the backward, starts the reduction.
+    """
+
+    def __init__(
+        self,
+        run: Callable[..., Any],
+        around: Callable[[str], Any],
+        leaves: Sequence[Any],
+        spec: Any,
+        cut: Sequence[bool],
+        bounds: Sequence[tuple[int, int]],
+        device: torch.device,
+        keep: bool,
+    ):
+        self._run, self._around = run, around
+        self._leaves, self._spec, self._cut = list(leaves), spec, list(cut)
+        self._bounds, self._device, self._keep = list(bounds), device, keep
+        self._tensor_at = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+        self._autocast = AutocastState(device)
+        self._random: list[RandomState] = []
+        self._kept: list[tuple[list[torch.Tensor], list[Any]]] = []
+        self.result_spec: Any = None
+        self.result_leaves: list[Any] = []
+
+    def apply(self, anchor: torch.Tensor) -> Any:
+        """Run the call. ``anchor`` requires a gradient, so that the unit gets a backward even if no
+        argument does."""
+        tensors = [self._leaves[i] for i in self._tensor_at]
+        # The tensors live in the graph, which may offload or check them; not here a second time.
+        self._leaves = [None if isinstance(x, torch.Tensor) else x for x in self._leaves]
+        outputs = _Layered.apply(self, anchor, *tensors)
+        leaves, rest = list(self.result_leaves), iter(outputs)
+        leaves = [next(rest) if x is _TENSOR else x for x in leaves]
+        return compat.tree_unflatten(leaves, self.result_spec)
+
+    def forward(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        joiner = Joiner(self._bounds[-1][1], tensors)
+        with self._around("forward"):
+            for start, end in self._bounds:
+                pieces = self._pieces(tensors, start, end)
+                if self._keep:
+                    with torch.enable_grad():
+                        result = self._call(pieces)
+                    self._kept.append((pieces, compat.tree_flatten(result)[0]))
+                    result = compat.tree_map_tensors(torch.Tensor.detach, result)
+                else:
+                    self._random.append(RandomState(self._device))
+                    result = self._call(pieces)
+                joiner.add(start, end, result)
+                del result, pieces
+        self.result_spec = joiner.spec
+        self.result_leaves = [_TENSOR if isinstance(x, torch.Tensor) else x for x in joiner.leaves]
+        return tuple(x for x in joiner.leaves if isinstance(x, torch.Tensor))
+
+    def backward(
+        self, tensors: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]
+    ) -> list[torch.Tensor | None]:
+        """Gradients of ``tensors``, given those of the outputs."""
+        totals: list[torch.Tensor | None] = [None] * len(tensors)
+        now = RandomState(self._device)
+        with self._around("backward"):
+            for index in reversed(range(len(self._bounds))):
+                start, end = self._bounds[index]
+                if self._keep:
+                    pieces, leaves = self._kept.pop()
+                else:
+                    self._random[index].restore()
+                    pieces = self._pieces(tensors, start, end)
+                    with torch.enable_grad(), self._autocast.context():
+                        leaves = compat.tree_flatten(self._call(pieces))[0]
+                outputs = [x for x in leaves if isinstance(x, torch.Tensor)]
+                wanted = [
+                    (out, grad[start:end])
+                    for out, grad in zip(outputs, grads)
+                    if grad is not None and out.requires_grad
+                ]
+                if wanted:
+                    compat.backward([w[0] for w in wanted], [w[1] for w in wanted])
+                del leaves, outputs, wanted
+                self._collect(totals, pieces, tensors, start, end)
+        if not self._keep:
+            now.restore()
+        return totals
+
+    def _pieces(self, tensors, start: int, end: int) -> list[torch.Tensor]:
+        """The microbatch's tensors, cut from the graph but wanting gradients where it does."""
+        pieces = []
+        for place, tensor in zip(self._tensor_at, tensors):
+            piece = tensor.detach()
+            if self._cut[place]:
+                piece = piece[start:end]
+            pieces.append(piece.requires_grad_(tensor.requires_grad))
+        return pieces
+
+    def _call(self, pieces) -> Any:
+        leaves = list(self._leaves)
+        for place, piece in zip(self._tensor_at, pieces):
+            leaves[place] = piece
+        args, kwargs = unflatten_call(leaves, self._spec)
+        return self._run(*args, **kwargs)
+
+    def _collect(self, totals, pieces, tensors, start: int, end: int) -> None:
+        """Put the microbatch's input gradients in their place; whole tensors get the sum."""
+        for at, (place, piece, tensor) in enumerate(zip(self._tensor_at, pieces, tensors)):
+            if piece.grad is None:
+                continue
+            if self._cut[place]:
+                if totals[at] is None:
+                    totals[at] = torch.zeros_like(tensor)
+                totals[at][start:end].copy_(piece.grad)
+            else:
+                totals[at] = piece.grad if totals[at] is None else totals[at] + piece.grad
+            piece.grad = None
+
+
+_TENSOR = object()
+"""Marks the place of a tensor among a call's result leaves."""
+
+
+class _Layered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, call: LayeredCall, anchor: torch.Tensor, *tensors: torch.Tensor):
+        ctx.call = call
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+        return call.forward(tensors)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grads):
+        return (None, None, *ctx.call.backward(ctx.saved_tensors, grads))

@@ -1,0 +1,101 @@
+"""What all units of a worker share: the plan, the groups, the clock and the sinks for events."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+from .clock import Clock
+from .comm import Comm
+from .plan import Plan, RankPlan
+from .weighting import SAMPLES, StepWeight
+
+
+class Runtime:
+    """One per process. Made before the script's first ``fully_shard``, after the process group.
+
+    ``on_training_forward`` hears of every forward of a root with gradients, before it runs;
+    ``on_backward`` of every backward, with the samples of this rank that counted in it.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        device: torch.device,
+        group: dist.ProcessGroup | None = None,
+        weighting: str = SAMPLES,
+        slowdown: float = 1.0,
+    ):
+        world_size = dist.get_world_size(group)
+        if plan.world_size != world_size:
+            raise ValueError(f"the plan is for {plan.world_size} ranks, the group has {world_size}")
+        self.plan = plan
+        self.device = device
+        self.weighting = weighting
+        self.group = group
+        self.control = dist.new_group(backend="gloo")
+        self.comm = Comm(group, device)
+        self.clock = Clock(device, slowdown)
+        self.mesh: DeviceMesh | None = None
+        self.divide_factor: float | None = None
+        self.samples_of_batch: Callable[[], int | None] = lambda: None
+        self.on_training_forward: list[Callable[..., None]] = []
+        self.on_backward: list[Callable[[int], None]] = []
+
+    @property
+    def part(self) -> RankPlan:
+        """This rank's part of the plan."""
+        return self.plan.ranks[self.comm.rank]
+
+    def before_training_forward(self, engine: Any, run: Callable, args: tuple, kwargs: dict) -> None:
+        for listener in self.on_training_forward:
+            listener(engine, run, args, kwargs)
+
+    def after_backward(self, samples: int) -> None:
+        for listener in self.on_backward:
+            listener(samples)
+
+    def weigh(self, batch: int | None) -> StepWeight:
+        """Start to learn what this rank's samples weigh in this step. ``batch`` is the number of
+        samples in the call; the data loader knows better if some of them do not count."""
+        counted = self.samples_of_batch()
+        samples = (1 if batch is None else batch) if counted is None else counted
+        return StepWeight(samples, self.weighting, self.divide_factor, self.control, self.clock)
+
+    def agree_on(self, what: str, mine: Any) -> None:
+        """Raise RuntimeError on every rank if the ranks do not have the same value. Compared by
+        digest: collectives of objects need NumPy, which PyTorch works without."""
+        digest = hashlib.sha256(repr(mine).encode()).digest()[:8]
+        own = torch.tensor([int.from_bytes(digest, "big", signed=True)])
+        everyone = [torch.empty_like(own) for _ in range(self.comm.world_size)]
+        dist.all_gather(everyone, own, group=self.control)
+        others = [r for r, theirs in enumerate(everyone) if not torch.equal(theirs, everyone[0])]
+        if others:
+            raise RuntimeError(
+                f"ranks {others} differ from rank 0 in {what}; rank {self.comm.rank} has {mine!r}"
+            )
+
+
+_make: Callable[[], Runtime] | None = None
+_current: Runtime | None = None
+
+
+def install(make: Callable[[], Runtime] | None) -> None:
+    """Say how the process's runtime is made; it is made when first needed. None takes it away."""
+    global _make, _current
+    _make, _current = make, None
+
+
+def current() -> Runtime:
+    """The process's runtime. Raises RuntimeError if none was installed."""
+    global _current
+    if _current is None:
+        if _make is None:
+            raise RuntimeError("cephalo is not installed in this process")
+        _current = _make()
+    return _current

@@ -1,0 +1,188 @@
+"""A worker process: reads what the supervisor wants, prepares PyTorch, runs the user's script."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import socket
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from . import intercept, ragged, runtime
+from .data import Feed, Source
+from .devices import DeviceEntry, claim, load_device
+from .events import Events
+from .plan import Plan, load_plan
+from .report import Reporter
+from .runtime import Runtime
+
+EXIT_SCRIPT_FAILED = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment of a worker says. Nothing else in the package reads it."""
+
+    mode: str
+    run_dir: Path
+    plan: Path
+    devices: Path
+    socket: str | None
+    weighting: str
+    rank: int
+    device_rank: int
+    local_rank: int
+
+    @classmethod
+    def read(cls, env: Mapping[str, str]) -> Settings:
+        """Raises KeyError that names a missing variable."""
+        return cls(
+            mode=env.get("CEPHALO_MODE", "train"),
+            run_dir=Path(env["CEPHALO_RUN_DIR"]),
+            plan=Path(env["CEPHALO_PLAN"]),
+            devices=Path(env["CEPHALO_DEVICES"]),
+            socket=env.get("CEPHALO_SOCKET") or None,
+            weighting=env.get("CEPHALO_WEIGHTING", "samples"),
+            rank=int(env["RANK"]),
+            device_rank=int(env["RANK"]),
+            local_rank=int(env["LOCAL_RANK"]),
+        )
+
+
+class ScriptStopped(BaseException):
+    """Ends the script from inside, when the supervisor asks or a profile is done."""
+
+
+class NoUnits(RuntimeError):
+    """The script ended without training anything that ``fully_shard`` was given."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``argv[0]`` with its arguments as ``python argv[0] …`` would. Returns the exit code."""
+    settings = Settings.read(os.environ)
+    events = Events(settings.socket, settings.rank, settings.local_rank)
+    try:
+        return _run(settings, events, list(argv))
+    except BaseException as err:
+        code = _exit_code(err)
+        if code:
+            _tell(events, err, argv[0])
+        events.send("exit", code=code)
+        return code
+
+
+def _run(settings: Settings, events: Events, argv: list[str]) -> int:
+    entry = load_device(settings.devices, settings.device_rank)
+    device = claim(entry, settings.local_rank)
+    plan = load_plan(settings.plan)
+    feed = Feed(plan, settings.rank, _source(settings))
+    reporter = Reporter(events, device)
+    made: list[Runtime] = []
+
+    def make() -> Runtime:
+        one = _make_runtime(plan, device, entry, settings, feed, reporter)
+        made.append(one)
+        return one
+
+    runtime.install(make)
+    ragged.install()
+    intercept.install(feed, reporter.note_loss, "gloo" if entry.shared_gpu else None)
+    register_optimizer_step_post_hook(lambda *_: reporter.note_step())
+    stop = _StopRequest(events)
+    register_optimizer_step_post_hook(lambda *_: stop.check())
+    if settings.mode == "profile":
+        from . import profile
+
+        profile.prepare(settings, events, feed, made)
+    events.send(
+        "start",
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        torch=torch.__version__,
+        device=entry.uuid,
+        world_size=plan.world_size,
+    )
+    _run_script(argv)
+    reporter.flush()
+    if not made:
+        raise NoUnits(f"{argv[0]} ended without a call of torch.distributed.fsdp.fully_shard")
+    if settings.mode == "profile":
+        raise NoUnits(f"{argv[0]} ended before its first training forward")
+    events.send("exit", code=0)
+    return 0
+
+
+def _make_runtime(plan, device, entry, settings, feed, reporter) -> Runtime:
+    made = Runtime(plan, device, weighting=settings.weighting, slowdown=entry.slowdown)
+    made.samples_of_batch = lambda: feed.last_counted
+    made.on_backward.append(reporter.note_backward)
+    reporter.watch(made.clock)
+    return made
+
+
+def _source(settings: Settings) -> Source | None:
+    """The training loader's shape, from the profile beside the plan."""
+    path = settings.run_dir / "profile.json"
+    if not path.exists():
+        return None
+    script = json.loads(path.read_text(encoding="utf-8")).get("script") or {}
+    if script.get("data") != "distributed-sampler":
+        return None
+    return Source(int(script["batch_per_rank"]), int(script["samples"]))
+
+
+def _run_script(argv: list[str]) -> None:
+    sys.argv = argv
+    sys.path[0] = os.path.dirname(os.path.abspath(argv[0]))
+    runpy.run_path(argv[0], run_name="__main__")
+
+
+class _StopRequest:
+    """Ends the script at the end of a step once the supervisor has asked for it."""
+
+    def __init__(self, events: Events):
+        self._asked = False
+        events.on_command = self._hear
+
+    def _hear(self, command: dict) -> None:
+        if command.get("kind") == "stop":
+            self._asked = True
+
+    def check(self) -> None:
+        if self._asked:
+            raise ScriptStopped
+
+
+def _exit_code(err: BaseException) -> int:
+    if isinstance(err, ScriptStopped):
+        return 0
+    if isinstance(err, SystemExit):
+        if err.code is None:
+            return 0
+        return err.code if isinstance(err.code, int) else EXIT_SCRIPT_FAILED
+    return EXIT_SCRIPT_FAILED
+
+
+def _tell(events: Events, err: BaseException, script: str) -> None:
+    """Print the traceback and send the failure, naming the last frame of the user's own code."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    frames = traceback.extract_tb(err.__traceback__)
+    own = [f for f in frames if not f.filename.startswith((here, "<frozen")) and "site-packages" not in f.filename]
+    own = [f for f in own if os.path.basename(f.filename) not in ("shim.py", "runpy.py")]
+    frame = f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else script
+    text = "".join(traceback.format_exception(err))
+    print(text, file=sys.stderr, flush=True)
+    events.send(
+        "error",
+        exception=type(err).__name__,
+        message=str(err),
+        user_frame=frame,
+        traceback=text,
+    )
