@@ -213,9 +213,8 @@ def main():
             speed = (seen - logged) / (now - start)
             print(f"step {step:5d}  loss {loss / samples:.5f}  samples/s {speed:.1f}", flush=True)
             start, logged = now, seen
-        if args.checkpoint and (
-            step == args.steps or args.save_every and step % args.save_every == 0
-        ):
+        due = args.save_every and step % args.save_every == 0
+        if args.checkpoint and (due or step == args.steps):
             save(args, model, optimizer, torch.tensor([step, seen]))
     dist.destroy_process_group()
 
