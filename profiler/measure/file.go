@@ -1,0 +1,191 @@
+package measure
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/cephalorun/cephalorun/profiler"
+)
+
+// Measurement is what one rank measured.
+type Measurement struct {
+	// Source names the file in messages.
+	Source string
+	Rank   int
+	Device Device
+	Torch  string
+	Script profiler.Script
+	// Model holds the units too.
+	Model profiler.Model
+
+	// ReservedBytes is what the rank holds apart from units: the CUDA context,
+	// communication buffers.
+	ReservedBytes        int64
+	FixedMs              float64
+	RaggedFactor         float64
+	MicrobatchOverheadMs profiler.Overhead
+	// Costs, Collectives and Spread are by unit class.
+	Costs       map[string]Points
+	Collectives map[string]profiler.Collective
+	Spread      map[string]float64
+}
+
+// Device is the device as the worker saw it. Byte counts are 0 when not said.
+type Device struct {
+	Name        string
+	UUID        string
+	Capability  *profiler.Capability
+	BF16        *bool
+	TotalBytes  int64
+	UsableBytes int64
+}
+
+// Points are measured values [microbatch, value] of one unit class.
+type Points struct {
+	ForwardMs          [][2]float64
+	BackwardMs         [][2]float64
+	MemoryBytes        [][2]float64
+	KeptBytesPerSample map[string]float64
+}
+
+// Read reads one measurement file. Fields that it does not know are ignored;
+// everything missing or wrong is reported at once.
+func Read(path string) (Measurement, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Measurement{}, fmt.Errorf("read measurement: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// ReadAll reads the files of all ranks of a profiling run.
+func ReadAll(paths []string) ([]Measurement, error) {
+	var out []Measurement
+	for _, path := range paths {
+		m, err := Read(path)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// Parse is Read for the content of a file.
+func Parse(source string, data []byte) (Measurement, error) {
+	var problems profiler.ProblemList
+	root := profiler.OpenJSON(data, &problems)
+	m := Measurement{
+		Source:        source,
+		Rank:          int(root.Whole("rank", true)),
+		Torch:         root.Text("torch", false),
+		ReservedBytes: root.Whole("reserved_bytes", true),
+		FixedMs:       root.Number("fixed_ms", false),
+		RaggedFactor:  1,
+		Costs:         map[string]Points{},
+		Collectives:   map[string]profiler.Collective{},
+	}
+	if root.Has("ragged_factor") {
+		m.RaggedFactor = root.Number("ragged_factor", true)
+	}
+	if o := root.Object("device", true); o != nil {
+		m.Device = readDevice(o)
+	}
+	if o := root.Object("script", false); o != nil {
+		m.Script = profiler.Script{BatchPerRank: int(o.Whole("batch_per_rank", false)), Data: o.Text("data", false), Samples: o.Whole("samples", false)}
+	}
+	if o := root.Object("model", true); o != nil {
+		m.Model = readModel(o)
+	}
+	root.List("units", true, func(path string, raw json.RawMessage) {
+		m.Model.Units = append(m.Model.Units, readUnit(profiler.NewFields(path, raw, &problems)))
+	})
+	if o := root.Object("microbatch_overhead_ms", false); o != nil {
+		m.MicrobatchOverheadMs = profiler.Overhead{Forward: o.Number("forward", true), Backward: o.Number("backward", true)}
+	}
+	if all := root.Object("costs", true); all != nil {
+		all.Each(func(class string, raw json.RawMessage) {
+			m.Costs[class] = readPoints(profiler.NewFields(all.Path(class), raw, &problems))
+		})
+	}
+	if all := root.Object("collectives", true); all != nil {
+		all.Each(func(class string, raw json.RawMessage) {
+			o := profiler.NewFields(all.Path(class), raw, &problems)
+			m.Collectives[class] = profiler.Collective{AllGatherMs: o.Number("all_gather_ms", true), ReduceScatterMs: o.Number("reduce_scatter_ms", true)}
+		})
+	}
+	m.Spread = root.Numbers("spread", false)
+	m.check(&problems)
+	return m, problems.Err(source)
+}
+
+// check asks that every unit was measured.
+func (m Measurement) check(problems *profiler.ProblemList) {
+	if m.Rank < 0 {
+		problems.Add("rank", "is %d, must be 0 or more", m.Rank)
+	}
+	if len(m.Model.Units) == 0 {
+		problems.Add("units", "is empty: no unit was measured")
+	}
+	for _, u := range m.Model.Units {
+		if _, ok := m.Costs[u.Class]; !ok {
+			problems.Add("costs."+u.Class, "is missing")
+		}
+		if _, ok := m.Collectives[u.Class]; !ok {
+			problems.Add("collectives."+u.Class, "is missing")
+		}
+	}
+}
+
+func readDevice(o *profiler.Fields) Device {
+	d := Device{
+		Name:        o.Text("name", true),
+		UUID:        o.Text("uuid", false),
+		TotalBytes:  o.Whole("total_bytes", false),
+		UsableBytes: o.Whole("usable_bytes", false),
+	}
+	var capability profiler.Capability
+	if o.Into("capability", false, "two whole numbers", &capability) {
+		d.Capability = &capability
+	}
+	var bf16 bool
+	if o.Into("bf16", false, "true or false", &bf16) {
+		d.BF16 = &bf16
+	}
+	return d
+}
+
+func readModel(o *profiler.Fields) profiler.Model {
+	return profiler.Model{
+		Name:                   o.Text("name", true),
+		Parameters:             o.Whole("parameters", true),
+		TrainableParameters:    o.Whole("trainable_parameters", false),
+		StateBytesPerParameter: o.Number("state_bytes_per_parameter", true),
+		Optimizer:              o.Text("optimizer", false),
+		DType:                  o.Text("dtype", false),
+	}
+}
+
+func readUnit(o *profiler.Fields) profiler.Unit {
+	u := profiler.Unit{
+		Class:      o.Text("class", true),
+		Count:      int(o.Whole("count", true)),
+		Parameters: o.Whole("parameters", true),
+		WholeBatch: o.Truth("whole_batch", false),
+	}
+	if o.Has("trainable_parameters") {
+		n := o.Whole("trainable_parameters", true)
+		u.TrainableParameters = &n
+	}
+	return u
+}
+
+func readPoints(o *profiler.Fields) Points {
+	var p Points
+	o.Into("forward_ms", true, "a list of pairs", &p.ForwardMs)
+	o.Into("backward_ms", true, "a list of pairs", &p.BackwardMs)
+	o.Into("memory_bytes", true, "a list of pairs", &p.MemoryBytes)
+	p.KeptBytesPerSample = o.Numbers("kept_bytes_per_sample", false)
+	return p
+}
