@@ -1,0 +1,159 @@
+"""The one module for private torch names and version switches, each with its reason.
+
+Everything else in the package uses public names only, so a torch release that moves something
+breaks here and nowhere else. Supported: torch 2.8 and newer.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.utils import _pytree
+
+#: torch 2.14 renames the single-tensor collectives and warns about the old names.
+all_gather_flat = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+
+
+def torch_version() -> tuple[int, int]:
+    """Return torch's (major, minor)."""
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+#: torch 2.10 and 2.11 send every DTensor, subclasses included, to a C++ dispatcher that ignores an
+#: overridden ``__torch_dispatch__`` (pytorch issue 177716, mended in 2.12). There the subclass is
+#: reached through ``__torch_function__`` and a dispatch mode instead, which costs more per call.
+DISPATCH_OVERRIDE_IGNORED = (2, 10) <= torch_version() < (2, 12)
+
+#: The ``__torch_function__`` that means "none": attribute reads stay in C++.
+no_torch_function = torch._C._disabled_torch_function_impl
+
+
+#: The attribute of a DTensor that holds its local tensor, to give it a name of our own.
+local_slot = getattr(DTensor, "_local_tensor", None) or property(
+    lambda self: self._local_tensor, lambda self, value: setattr(self, "_local_tensor", value)
+)
+
+
+def local_of(tensor: DTensor) -> torch.Tensor:
+    """Return a DTensor's own local tensor object: no autograd node, no collective."""
+    return tensor._local_tensor
+
+
+def set_local(tensor: DTensor, local: torch.Tensor) -> None:
+    """Put another local tensor (same shape and dtype) under a DTensor."""
+    tensor._local_tensor = local
+
+
+def spec_of(tensor: DTensor) -> Any:
+    """Return the sharding spec of a DTensor; it is immutable and may be shared."""
+    return tensor._spec
+
+
+def construct(cls: type, local: torch.Tensor, spec: Any, requires_grad: bool = False) -> Any:
+    """Make a DTensor of class ``cls`` around ``local``; ``from_local`` is 20 times slower."""
+    return DTensor.__new__(cls, local, spec, requires_grad=requires_grad)
+
+
+@functools.lru_cache(maxsize=8192)
+def _spec(
+    mesh_id: int, holder: _MeshHolder, shape: torch.Size, dtype: torch.dtype, sharded: bool
+) -> Any:
+    del mesh_id
+    meta = torch.empty(shape, dtype=dtype, device="meta")
+    placement = Shard(0) if sharded else Replicate()
+    made = DTensor.from_local(
+        meta, holder.mesh, [placement], run_check=False, shape=shape, stride=meta.stride()
+    )
+    return made._spec
+
+
+class _MeshHolder:
+    """Carries a mesh past the cache's key: meshes compare equal although their groups differ."""
+
+    __slots__ = ("mesh",)
+
+    def __init__(self, mesh: DeviceMesh) -> None:
+        self.mesh = mesh
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _MeshHolder)
+
+
+def make_spec(mesh: DeviceMesh, shape: torch.Size, dtype: torch.dtype, sharded: bool) -> Any:
+    """Return the spec of a contiguous tensor on ``mesh``: ``Shard(0)`` or ``Replicate``."""
+    return _spec(id(mesh), _MeshHolder(mesh), shape, dtype, sharded)
+
+
+def replicated(local: torch.Tensor, mesh: DeviceMesh) -> DTensor:
+    """Show ``local``, the same on every rank, as a DTensor on ``Replicate``."""
+    return construct(DTensor, local, make_spec(mesh, local.shape, local.dtype, False))
+
+
+def allow_foreach(cls: type) -> None:
+    """Let optimizers and clipping choose their foreach form for ``cls``.
+
+    Stock torch adds DTensor to these two lists; they compare exact types.
+    """
+    from torch.optim import optimizer
+    from torch.utils import _foreach_utils
+
+    for types in (optimizer._foreach_supported_types, _foreach_utils._foreach_supported_types):
+        if cls not in types:
+            types.append(cls)
+
+
+# -- used by the units ---------------------------------------------------------------------------
+
+#: torch 2.14 renames this one too.
+reduce_scatter_flat = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+
+#: The engine's own entry, taken before anything can replace the public name.
+backward = torch.autograd.backward
+
+#: Nested structures: no release from 2.8 to 2.15 has a public name for pytrees, and others
+#: (Hugging Face) register their output classes in this one.
+tree_flatten = _pytree.tree_flatten
+tree_unflatten = _pytree.tree_unflatten
+
+
+def tree_map_tensors(function: Callable[[torch.Tensor], Any], tree: Any) -> Any:
+    """Apply ``function`` to every tensor in a nested structure."""
+    return _pytree.tree_map_only(torch.Tensor, function, tree)
+
+
+def tensors_of(tree: Any) -> list[torch.Tensor]:
+    """Return all tensors in a nested structure."""
+    return [x for x in tree_flatten(tree)[0] if isinstance(x, torch.Tensor)]
+
+
+def queue_callback(callback: Callable[[], None]) -> None:
+    """Run ``callback`` at the end of the backward under way. Private, and what DDP and FSDP2
+    themselves use: no public hook knows the end of a backward."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)
+
+
+def set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+    """Replace a parameter in place. Writes the module's own table, as FSDP2 does, because
+    ``setattr`` runs checks and user code on every swap of a hot path."""
+    module._parameters[name] = parameter
+
+
+def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
+    """Return the backend that moves tensors of ``device``: "nccl", "gloo", …"""
+    name = dist.get_backend(group)
+    for part in name.split(","):
+        kind, _, backend = part.rpartition(":")
+        if kind in ("", device.type):
+            return backend
+    return name
