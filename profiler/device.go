@@ -49,6 +49,10 @@ type Device struct {
 	// UsableMemoryBytes is what a plan may use: free less the reserve.
 	UsableMemoryBytes int64 `json:"usable_memory_bytes"`
 
+	// MemorySource says what limits the memory of a processor: "host" or
+	// "cgroup"; empty elsewhere.
+	MemorySource string `json:"memory_source,omitempty"`
+
 	// Capability is the CUDA compute capability; {0,0} on a processor or when
 	// unknown.
 	Capability Capability `json:"capability"`
