@@ -1,0 +1,115 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind says what an event is about.
+type Kind string
+
+// Kinds that workers send.
+const (
+	Hello      Kind = "hello"
+	Start      Kind = "start"
+	Step       Kind = "step"
+	Phase      Kind = "phase"
+	Profile    Kind = "profile"
+	Checkpoint Kind = "checkpoint"
+	Error      Kind = "error"
+	Exit       Kind = "exit"
+)
+
+// Kinds that the supervisor adds.
+const (
+	Gone      Kind = "gone"      // the stream of a rank has ended
+	Malformed Kind = "malformed" // a line that is no event
+	Launch    Kind = "launch"    // an attempt was started
+	PlanMade  Kind = "plan"
+	State     Kind = "state" // the run went into another state
+	Ended     Kind = "end"   // the run is over
+)
+
+// NoRank is the rank of an event that no rank sent.
+const NoRank = -1
+
+// Event is one line. Fields that a kind does not have are zero; fields that this
+// version does not know stay in the raw line.
+type Event struct {
+	Time time.Time `json:"time"`
+	Kind Kind      `json:"kind"`
+	Rank int       `json:"rank"`
+
+	LocalRank int    `json:"local_rank,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+	Host      string `json:"host,omitempty"`
+	Torch     string `json:"torch,omitempty"`
+	Device    string `json:"device,omitempty"`
+	WorldSize int    `json:"world_size,omitempty"`
+
+	Step            int      `json:"step,omitempty"`
+	Loss            *float64 `json:"loss,omitempty"` // mean over the rank's samples
+	Samples         int      `json:"samples,omitempty"`
+	StepMs          float64  `json:"step_ms,omitempty"`
+	ComputeMs       float64  `json:"compute_ms,omitempty"`
+	WaitMs          float64  `json:"wait_ms,omitempty"`
+	PeakMemoryBytes int64    `json:"peak_memory_bytes,omitempty"`
+
+	Phase  string `json:"phase,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	Path   string `json:"path,omitempty"`
+
+	Exception string `json:"exception,omitempty"`
+	Message   string `json:"message,omitempty"`
+	UserFrame string `json:"user_frame,omitempty"`
+	Traceback string `json:"traceback,omitempty"`
+	Code      *int   `json:"code,omitempty"`
+
+	// Raw is the line as it came, without its newline; empty for an event of the
+	// supervisor's own.
+	Raw []byte `json:"-"`
+}
+
+// shownOfMalformed is how many bytes of a bad line a message shows.
+const shownOfMalformed = 200
+
+// parse reads one line. What is wrong with it is told in a "malformed" event.
+func parse(line []byte, rank int, now time.Time) Event {
+	line = bytes.TrimSpace(line)
+	var e Event
+	err := json.Unmarshal(line, &e)
+	if err == nil && e.Kind == "" {
+		err = errors.New(`no "kind"`)
+	}
+	if err == nil && rank != NoRank && e.Rank != rank {
+		err = fmt.Errorf("rank %d on the stream of rank %d", e.Rank, rank)
+	}
+	if err != nil {
+		shown := line
+		if len(shown) > shownOfMalformed {
+			shown = shown[:shownOfMalformed]
+		}
+		return Event{Time: now, Kind: Malformed, Rank: rank,
+			Message: fmt.Sprintf("not an event: %v", err), Detail: fmt.Sprintf("%q", shown)}
+	}
+	if e.Time.IsZero() {
+		e.Time = now
+	}
+	e.Raw = bytes.Clone(line)
+	return e
+}
+
+// line is the event as it is kept: what the worker sent, or our own fields.
+func (e Event) line() ([]byte, error) {
+	if len(e.Raw) > 0 {
+		return append(bytes.Clone(e.Raw), '\n'), nil
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode event: %w", err)
+	}
+	return append(data, '\n'), nil
+}

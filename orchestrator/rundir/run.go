@@ -1,0 +1,134 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Run is the folder of one run.
+type Run struct {
+	ID  string
+	Dir string
+
+	lock *os.File // held by the owner
+}
+
+// Owner is who runs a run.
+type Owner struct {
+	PID        int       `json:"pid"`
+	StartTicks uint64    `json:"start_ticks"`
+	Host       string    `json:"host"`
+	Started    time.Time `json:"started"`
+	Script     string    `json:"script,omitempty"`
+	Args       []string  `json:"args,omitempty"`
+	// TempDir holds sockets and pipes while the run lasts.
+	TempDir string `json:"temp_dir,omitempty"`
+}
+
+// Names of the files of a run.
+const (
+	PlanFile    = "plan.json"
+	ProfileFile = "profile.json"
+	DevicesFile = "devices.json"
+	ShimFile    = "shim.py"
+	PackageDir  = "pyshim"
+	EventsFile  = "events.jsonl"
+	LogsDir     = "logs"
+	MeasureDir  = "measure"
+	Checkpoints = "checkpoints"
+	StatusFile  = "status.json"
+	ReportJSON  = "report.json"
+	ReportHTML  = "report.html"
+	ownerFile   = "run.json"
+	lockFile    = ".lock"
+)
+
+// ErrLocked is a run that another process owns.
+var ErrLocked = errors.New("the run belongs to a living process")
+
+// Path is the path of one of the run's files.
+func (r *Run) Path(parts ...string) string {
+	return filepath.Join(append([]string{r.Dir}, parts...)...)
+}
+
+// LogPath is the log of one rank.
+func (r *Run) LogPath(rank int) string { return r.Path(LogsDir, fmt.Sprintf("rank-%d.log", rank)) }
+
+// prepare fills a new folder and locks it.
+func (r *Run) prepare() error {
+	for _, dir := range []string{LogsDir, MeasureDir, Checkpoints} {
+		if err := os.Mkdir(r.Path(dir), 0o755); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotWritable, err)
+		}
+	}
+	return r.Lock()
+}
+
+// Lock makes this process the owner until Unlock or its end.
+func (r *Run) Lock() error {
+	f, err := os.OpenFile(r.Path(lockFile), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return fmt.Errorf("lock run: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			owner, _ := r.Owner()
+			return fmt.Errorf("%w: %s is run by pid %d on %s since %s", ErrLocked, r.ID,
+				owner.PID, owner.Host, owner.Started.Format(time.RFC3339))
+		}
+		return fmt.Errorf("lock run: %w", err)
+	}
+	r.lock = f
+	return nil
+}
+
+// Unlock gives the run up.
+func (r *Run) Unlock() {
+	if r.lock != nil {
+		_ = r.lock.Close()
+		r.lock = nil
+	}
+}
+
+// SetOwner writes who runs the run.
+func (r *Run) SetOwner(o Owner) error { return WriteJSON(r.Path(ownerFile), o) }
+
+// Owner reads who runs, or ran, the run.
+func (r *Run) Owner() (Owner, error) {
+	var o Owner
+	return o, r.ReadJSON(ownerFile, &o)
+}
+
+// Running says whether the owner still holds the run.
+func (r *Run) Running() bool {
+	f, err := os.OpenFile(r.Path(lockFile), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	return errors.Is(err, unix.EWOULDBLOCK)
+}
+
+// ReadJSON reads one of the run's files.
+func (r *Run) ReadJSON(name string, into any) error {
+	data, err := os.ReadFile(r.Path(name))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("run %s has no %s: %w", r.ID, name, fs.ErrNotExist)
+		}
+		return fmt.Errorf("read run: %w", err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("read %s: %w", r.Path(name), err)
+	}
+	return nil
+}

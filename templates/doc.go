@@ -1,0 +1,6 @@
+// Package templates owns every text that is generated from a template: the entry
+// script of a worker, the launcher's entry and the report page. A value that a
+// template names and does not get is an error.
+//
+// It imports nothing else of the project.
+package templates
