@@ -2,6 +2,7 @@ package solver
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -84,24 +85,62 @@ func loadProblem(t testing.TB, c plannerCase) Problem {
 	return p
 }
 
+// The known optimum with even shares of two cases lets a rank without samples
+// hold more state than it has memory. The planner refuses that, says by how
+// many bytes, and gives the known optimum once the device has them.
+var evenLacks = map[string]int64{
+	"paper-vit_e-float32.profile.json": 96445442,
+	"paper-vit_e-float16.profile.json": 96445442,
+}
+
 func TestPlannerCases(t *testing.T) {
 	for _, c := range loadCases(t) {
 		t.Run(c.Profile, func(t *testing.T) {
-			for shares, want := range map[Shares]float64{"": c.OptimumMs, EvenShares: c.EvenMs} {
-				p := loadProblem(t, c)
-				p.Shares = shares
-				plan, err := Solve(p)
-				if err != nil {
-					t.Fatal(err)
+			p := loadProblem(t, c)
+			solveWithin(t, p, c.OptimumMs)
+			if plan, err := Solve(p); err == nil && plan.Predicted.IterationMs > c.ReferenceMs*1.00001 {
+				t.Errorf("iteration %.3f ms is worse than the reference plan's %.3f", plan.Predicted.IterationMs, c.ReferenceMs)
+			}
+			p.Shares = EvenShares
+			if lack := evenLacks[c.Profile]; lack > 0 {
+				_, err := Solve(p)
+				var none *InfeasibleError
+				if !errors.As(err, &none) || none.MissingBytes != lack || none.Device != "p100" {
+					t.Fatalf("got %v, want a p100 that lacks %d bytes", err, lack)
 				}
-				if got := plan.Predicted.IterationMs; math.Abs(got-want) > 1e-3*want {
-					t.Errorf("shares %q: iteration %.3f ms, want %.3f", shares, got, want)
+				for i := range p.Devices {
+					if p.Devices[i].Name == "p100" {
+						p.Devices[i].UsableMemoryBytes += lack
+					}
 				}
-				if plan.Predicted.IterationMs > c.ReferenceMs*1.00001 && shares == "" {
-					t.Errorf("iteration %.3f ms is worse than the reference plan's %.3f", plan.Predicted.IterationMs, c.ReferenceMs)
-				}
-				if _, err := plan.Marshal(); err != nil {
-					t.Error(err)
+			}
+			solveWithin(t, p, c.EvenMs)
+		})
+	}
+}
+
+func solveWithin(t *testing.T, p Problem, want float64) {
+	t.Helper()
+	plan, err := Solve(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := plan.Predicted.IterationMs; math.Abs(got-want) > 1e-5*want {
+		t.Errorf("shares %q: iteration %.3f ms, want %.3f", p.Shares, got, want)
+	}
+	if err := checkPlan(p, plan); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkPlannerCases holds every case to 50 ms.
+func BenchmarkPlannerCases(b *testing.B) {
+	for _, c := range loadCases(b) {
+		p := loadProblem(b, c)
+		b.Run(c.Profile, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Solve(p); err != nil {
+					b.Fatal(err)
 				}
 			}
 		})

@@ -23,7 +23,11 @@ func (m *model) plan(strategy string, a Allocation) (Plan, error) {
 				MemoryBytes: load.MemoryBytes(), UsableMemoryBytes: load.UsableBytes},
 		})
 	}
-	p.Predicted = PlanPrediction{IterationMs: tidy(predicted.IterationMs), SamplesPerSecond: tidy(predicted.SamplesPerSecond)}
+	p.Predicted = PlanPrediction{IterationMs: tidy(predicted.IterationMs), SamplesPerSecond: tidy(predicted.SamplesPerSecond),
+		Bottleneck: m.bottleneck(predicted)}
+	if !a.Ordinary {
+		p.Predicted.Bottleneck = m.planBottleneck(a, predicted)
+	}
 	return p, nil
 }
 

@@ -4,8 +4,8 @@ import "fmt"
 
 // InfeasibleError says that no plan fits into the devices' memory.
 type InfeasibleError struct {
-	// Rank and Device name the device that is closest to fitting, or the only
-	// one concerned; Rank is -1 if all devices together are too small.
+	// Rank and Device name the device that is closest to fitting, or the one
+	// that does not fit what it was given.
 	Rank   int
 	Device string
 	// MissingBytes is what is lacking there.
@@ -18,12 +18,8 @@ type InfeasibleError struct {
 
 // Error is one sentence with the device, the bytes and the remedy.
 func (e *InfeasibleError) Error() string {
-	where := fmt.Sprintf("device %d (%s)", e.Rank, e.Device)
-	if e.Rank < 0 {
-		where = "all devices together"
-	}
-	return fmt.Sprintf("no plan fits: %s lack %d bytes (%s): %s; %s",
-		where, e.MissingBytes, gib(e.MissingBytes), e.Detail, e.Remedy)
+	return fmt.Sprintf("no plan fits: device %d (%s) lacks %d bytes (%s): %s; %s",
+		e.Rank, e.Device, e.MissingBytes, gib(e.MissingBytes), e.Detail, e.Remedy)
 }
 
 func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }

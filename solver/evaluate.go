@@ -61,12 +61,6 @@ func (m *model) evaluate(a Allocation) (Prediction, error) {
 	if err := a.validate(m.problem); err != nil {
 		return Prediction{}, err
 	}
-	rounds := 1
-	if a.Ordinary {
-		for _, r := range a.Ranks {
-			rounds = max(rounds, len(r.MicroBatches))
-		}
-	}
 	floors, weights := m.floors(a.Shares), m.weights()
 	out := Prediction{ExposedMs: m.exposedMs(a.Shares), Ranks: make([]RankLoad, len(a.Ranks))}
 	for d := range floors {
@@ -74,27 +68,23 @@ func (m *model) evaluate(a Allocation) (Prediction, error) {
 			Class: m.problem.Units[d/2].Class, Backward: d%2 == 1, LinkMs: floors[d], Rank: -1,
 		})
 	}
-	for round := range rounds {
+	longest := slices.Clone(floors)
+	for _, lap := range lapsOf(a) {
+		times := float64(lap.times)
 		slowest := slices.Clone(floors)
 		for i, r := range a.Ranks {
-			batch, micro := r.Batch, r.MicroBatches
-			if a.Ordinary {
-				batch, micro = 0, nil
-				if round < len(r.MicroBatches) {
-					batch, micro = r.MicroBatches[round], r.MicroBatches[round:round+1]
-				}
-			}
-			l := m.loadOf(m.kinds[m.kindOf[i]], batch, cutsOf(micro), r.Activations)
-			out.Ranks[i].add(l, weights)
+			l := m.loadOf(m.kinds[m.kindOf[i]], lap.batches[i], lap.cuts[i], r.Activations)
+			out.Ranks[i].add(l, weights, times)
 			for d, t := range l.times {
-				if t > slowest[d] {
-					slowest[d], out.Steps[d].Rank = t, i
+				slowest[d] = max(slowest[d], t)
+				if t > longest[d] {
+					longest[d], out.Steps[d].Rank = t, i
 				}
 			}
 		}
 		for d := range slowest {
-			out.Steps[d].UnitMs += slowest[d]
-			out.Steps[d].TotalMs += slowest[d] * weights[d]
+			out.Steps[d].UnitMs += times * slowest[d]
+			out.Steps[d].TotalMs += times * slowest[d] * weights[d]
 		}
 	}
 	for _, s := range out.Steps {
@@ -107,12 +97,52 @@ func (m *model) evaluate(a Allocation) (Prediction, error) {
 	return out, m.weigh(&out, a)
 }
 
-func (r *RankLoad) add(l load, weights []float64) {
+// lap is one pass through the model and back, by rank, and how often it is run
+// in a row.
+type lap struct {
+	batches []int
+	cuts    [][]cut
+	times   int
+}
+
+// lapsOf is one lap under layered accumulation; under ordinary accumulation
+// every microbatch is a lap, and laps of equal sizes are counted.
+func lapsOf(a Allocation) []lap {
+	var laps []lap
+	rounds := 1
+	for _, r := range a.Ranks {
+		if a.Ordinary {
+			rounds = max(rounds, len(r.MicroBatches))
+		}
+	}
+	for round := range rounds {
+		next := lap{times: 1}
+		for _, r := range a.Ranks {
+			batch, micro := r.Batch, r.MicroBatches
+			if a.Ordinary {
+				batch, micro = 0, nil
+				if round < len(r.MicroBatches) {
+					batch, micro = r.MicroBatches[round], r.MicroBatches[round:round+1]
+				}
+			}
+			next.batches = append(next.batches, batch)
+			next.cuts = append(next.cuts, cutsOf(micro))
+		}
+		if n := len(laps); n > 0 && slices.Equal(laps[n-1].batches, next.batches) {
+			laps[n-1].times++
+			continue
+		}
+		laps = append(laps, next)
+	}
+	return laps
+}
+
+func (r *RankLoad) add(l load, weights []float64, times float64) {
 	for d, t := range l.times {
 		if d%2 == 0 {
-			r.ForwardMs += t * weights[d]
+			r.ForwardMs += times * t * weights[d]
 		} else {
-			r.BackwardMs += t * weights[d]
+			r.BackwardMs += times * t * weights[d]
 		}
 	}
 	r.PeakBytes = max(r.PeakBytes, l.peakBytes)

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// ledger is the dynamic program of exact: device after device, the least loss
+// ledger is the dynamic program of a knapsack: device after device, the least loss
 // with which the batches so far can sum to each amount.
 type ledger struct {
+	k       *knapsack
 	groups  []group
 	useful  [][]int // by group: choices whose loss is within the slack
 	loss    [][]int
@@ -18,14 +19,17 @@ type ledger struct {
 	maxRest []int // and at most
 }
 
-func newLedger(groups []group, loss [][]int, slack, total int) *ledger {
-	l := &ledger{groups: groups, loss: loss, slack: slack, total: total, useful: make([][]int, len(groups))}
-	for i, g := range groups {
-		for c := range g.choices {
-			if loss[i][c] <= slack {
-				l.useful[i] = append(l.useful[i], c)
+func newLedger(k *knapsack) *ledger {
+	l := &ledger{k: k, groups: k.groups, slack: k.slack, total: k.total}
+	for i, g := range k.groups {
+		useful, loss := []int(nil), make([]int, len(g.choices))
+		for c, choice := range g.choices {
+			loss[c] = k.best[i] - k.score(choice.batch, choice.value)
+			if loss[c] <= k.slack {
+				useful = append(useful, c)
 			}
 		}
+		l.useful, l.loss = append(l.useful, useful), append(l.loss, loss)
 		for range g.devices {
 			l.devices = append(l.devices, i)
 		}
@@ -35,8 +39,8 @@ func newLedger(groups []group, loss [][]int, slack, total int) *ledger {
 	for i := n - 1; i >= 0; i-- {
 		g := l.devices[i]
 		u := l.useful[g]
-		l.minRest[i] = l.minRest[i+1] + groups[g].choices[u[0]].batch
-		l.maxRest[i] = l.maxRest[i+1] + groups[g].choices[u[len(u)-1]].batch
+		l.minRest[i] = l.minRest[i+1] + l.groups[g].choices[u[0]].batch
+		l.maxRest[i] = l.maxRest[i+1] + l.groups[g].choices[u[len(u)-1]].batch
 	}
 	return l
 }
@@ -61,11 +65,12 @@ func (l *ledger) row(after int) row {
 	return r
 }
 
-func (l *ledger) solve() ([][]int, bool) {
+// solve leaves the picks in the knapsack.
+func (l *ledger) solve() bool {
 	rows := make([]row, 0, len(l.devices)+1)
 	first := l.row(0)
 	if len(first.least) == 0 {
-		return nil, false
+		return false
 	}
 	first.least[-first.base] = 0
 	rows = append(rows, first)
@@ -92,9 +97,10 @@ func (l *ledger) solve() ([][]int, bool) {
 	}
 	last := rows[len(rows)-1]
 	if len(last.least) == 0 || last.least[l.total-last.base] == math.MaxInt {
-		return nil, false
+		return false
 	}
-	return l.trace(rows), true
+	l.k.picks = l.trace(rows)
+	return true
 }
 
 // trace walks back through the rows.

@@ -22,6 +22,7 @@ type kind struct {
 	device Device
 	fixed  int // the batch given by hand, -1 if free
 	even   int // the even share, in parts per million
+	least  int // the smallest batch allowed
 	ranks  []int
 	costs  []ClassCost // by unit class
 }
@@ -38,12 +39,16 @@ func newModel(p Problem) (*model, error) {
 			fixed = p.FixedBatches[i]
 		}
 		even := evenPPM(i, len(p.Devices))
-		key := kindKey(p, d, fixed, even)
+		least := 0
+		if p.UseAll || p.used[i] {
+			least = 1
+		}
+		key := kindKey(p, d, fixed, even, least)
 		at, ok := byKey[key]
 		if !ok {
 			at = len(m.kinds)
 			byKey[key] = at
-			k := &kind{device: d, fixed: fixed, even: even}
+			k := &kind{device: d, fixed: fixed, even: even, least: least}
 			for _, u := range p.Units {
 				k.costs = append(k.costs, d.Costs[u.Class])
 			}
@@ -83,9 +88,9 @@ func stateBytesOf(p Problem) int64 {
 }
 
 // kindKey is equal for two devices if and only if they are interchangeable.
-func kindKey(p Problem, d Device, fixed, even int) string {
+func kindKey(p Problem, d Device, fixed, even, least int) string {
 	var s strings.Builder
-	fmt.Fprint(&s, fixed, even, d.UsableMemoryBytes, d.ReservedBytes, d.HostMemoryBytes)
+	fmt.Fprint(&s, fixed, even, least, d.UsableMemoryBytes, d.ReservedBytes, d.HostMemoryBytes)
 	for _, u := range p.Units {
 		c := d.Costs[u.Class]
 		fmt.Fprint(&s, c.ForwardMs, c.BackwardMs, c.MemoryBytes, c.OffloadMsPerSample)

@@ -16,12 +16,8 @@ func (s *search) fill(limit float64) {
 	}
 	s.pool = make([][]*option, len(s.menus))
 	for k, u := range s.menus {
-		lowest := max(0, s.total-(sum-ceilings[k])) // the others can take no more
-		if u.k.fixed >= 0 {
-			lowest = u.k.fixed
-		} else if s.m.problem.UseAll {
-			lowest = max(lowest, 1)
-		}
+		least, _ := s.m.batchRange(u.k, s.total)
+		lowest := max(least, s.total-(sum-ceilings[k])) // the others can take no more
 		for b := lowest; b <= ceilings[k]; b++ {
 			for _, o := range u.of(b, limit) {
 				o.total = u.total(o.times)
@@ -101,48 +97,44 @@ func (s *search) run(cutoff float64) bool {
 		try := min(max(lower*grow, upper*1e-9), upper)
 		s.fill(try)
 		s.limit = math.Inf(1)
-		if picks, ok := s.bisect(lower, try); ok {
-			s.faster(nil, picks)
-			s.limit = min(s.limit, cutoff)
-			s.fill(s.limit)
-			s.improve = s.faster
-			s.explore(s.root())
-			return s.bestMs < cutoff
+		if s.bisect(lower, try, cutoff) {
+			break
 		}
-		if try >= upper {
+		if try >= upper || !s.m.canFit(s.shares, s.total) {
 			return false
 		}
 		lower, grow = try, min(grow*grow*1.2, 1e3)
 	}
+	s.improve = s.faster
+	s.limit = min(s.bestMs, cutoff) * (1 - tolerance)
+	s.fill(s.limit)
+	s.explore(s.root())
+	return s.bestMs < cutoff
 }
 
 // bisect looks for picks of which no device alone takes more than high, and
 // of those for nearly the smallest bound that has any.
-func (s *search) bisect(low, high float64) ([][]*option, bool) {
-	var best [][]*option
-	bestMs := math.Inf(1)
+func (s *search) bisect(low, high, cutoff float64) bool {
 	try := func(limit float64) bool {
 		s.limit = limit * (1 + tolerance)
-		n := s.root()
-		s.narrow(n)
-		picks, ok := s.pick(n)
+		picks, ok := s.pick(s.root())
 		if ok {
 			reached := s.reached(picks)
-			if ms := s.timeOver(reached, reached); ms < bestMs {
-				best, bestMs = picks, ms
+			if ms := s.timeOver(reached, reached); ms < min(s.bestMs, cutoff) {
+				s.best, s.bestMs = picks, ms
 			}
 		}
 		return ok
 	}
 	if !try(high) {
-		return nil, false
+		return false
 	}
-	for range 10 {
+	for high-low > 0.001*high {
 		if mid := (low + high) / 2; try(mid) {
 			high = mid
 		} else {
 			low = mid
 		}
 	}
-	return best, true
+	return true
 }

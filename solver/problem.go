@@ -57,6 +57,8 @@ type Problem struct {
 	Shares Shares
 	// UseAll gives every rank at least one sample.
 	UseAll bool
+
+	used map[int]bool // ranks that must have a sample, to say what that costs
 }
 
 // UnitClass is a set of units of one shape.

@@ -58,23 +58,6 @@ func (s *search) child(n *node, step int, least, most float64) *node {
 	return c
 }
 
-// narrow drops the options that can be part of no solution below the limit:
-// those above a bound, and those whose own times, raised to what some device
-// reaches anyway, are already too much.
-func (s *search) narrow(n *node) {
-	options := make([][]*option, len(n.options))
-	for k, list := range n.options {
-		kept := make([]*option, 0, len(list))
-		for _, o := range list {
-			if noneAbove(o.times, n.most) && s.timeOver(n.least, o.times) < s.limit {
-				kept = append(kept, o)
-			}
-		}
-		options[k] = kept
-	}
-	n.options = options
-}
-
 // timeOver is the iteration if every step takes the larger of the two.
 func (s *search) timeOver(a, b []float64) float64 {
 	sum := 0.0
@@ -82,63 +65,6 @@ func (s *search) timeOver(a, b []float64) float64 {
 		sum += w * max(a[d], b[d])
 	}
 	return sum + s.exposed
-}
-
-// value of an option: the state that it can hold, in parts per million, with
-// the headroom kept free; -1 if it cannot be used. Even shares are already
-// taken off the room, and there is nothing to collect.
-func (s *search) value(o *option) int {
-	room := o.room - s.headroom
-	if s.shares == RaggedShares {
-		return s.m.ppmIn(room)
-	}
-	if room < 0 {
-		return -1
-	}
-	return 0
-}
-
-// need is the value that all options together must reach.
-func (s *search) need() int {
-	if s.shares == RaggedShares {
-		return TotalPPM
-	}
-	return 0
-}
-
-// pick chooses one option per device from the node, or says that none exist.
-func (s *search) pick(n *node) ([][]*option, bool) {
-	groups := make([]group, len(n.options))
-	for k, list := range n.options {
-		g := &groups[k]
-		g.devices = len(s.m.kinds[k].ranks)
-		for i, o := range list {
-			value := s.value(o)
-			if value < 0 {
-				continue
-			}
-			last := len(g.choices) - 1
-			if last < 0 || g.choices[last].batch != o.batch {
-				g.choices = append(g.choices, choice{o.batch, value, i})
-				continue
-			}
-			old := &g.choices[last]
-			if value > old.value || value == old.value && o.total < list[old.source].total {
-				*old = choice{o.batch, value, i}
-			}
-		}
-	}
-	chosen, ok := knapsack(groups, s.total, s.need())
-	if !ok {
-		return nil, false
-	}
-	picks := make([][]*option, len(groups))
-	for k, list := range chosen {
-		for _, c := range list {
-			picks[k] = append(picks[k], n.options[k][groups[k].choices[c].source])
-		}
-	}
-	return picks, true
 }
 
 // reached is the largest time of every step, the collectives included.
@@ -161,7 +87,6 @@ func (s *search) reached(picks [][]*option) []float64 {
 func (s *search) explore(n *node) {
 	for {
 		s.nodes++
-		s.narrow(n)
 		picks, ok := s.pick(n)
 		if !ok {
 			return
@@ -174,12 +99,19 @@ func (s *search) explore(n *node) {
 		step := s.widest(n, reached)
 		middle := (n.least[step] + reached[step]) / 2
 		s.explore(s.child(n, step, n.least[step], middle))
-		least, ok := nextAbove(n.options, step, middle)
-		if !ok {
+		if !s.lift(n, step, middle) {
 			return
 		}
-		n = s.child(n, step, least, n.most[step])
 	}
+}
+
+// lift raises a lower bound to the next time above that some option has.
+func (s *search) lift(n *node, step int, above float64) bool {
+	least, ok := nextAbove(n.options, step, above)
+	if ok {
+		n.least[step] = least
+	}
+	return ok
 }
 
 // widest is the step that would save most at the lower bound of the box.

@@ -1,6 +1,9 @@
 package solver
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Solve finds the plan of the least iteration time. If no plan fits the error
 // is an *InfeasibleError; a faulty problem is reported field by field.
@@ -12,15 +15,33 @@ func Solve(p Problem) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	s := m.fastest()
-	if s == nil {
-		return Plan{}, m.infeasible()
+	a, err := m.solve()
+	if err != nil {
+		return Plan{}, err
 	}
-	s.settle()
-	return m.plan(StrategyCephalo, s.allocate())
+	plan, err := m.plan(StrategyCephalo, a)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan.Alternatives = []Alternative{
+		m.alternative(StrategyEven, false, plan.Predicted.IterationMs),
+		m.alternative(StrategyEvenOrdinary, true, plan.Predicted.IterationMs),
+	}
+	return plan, nil
 }
 
-// fastest runs the search for both ways to share, nil if nothing fits.
+// solve is the best allocation.
+func (m *model) solve() (Allocation, error) {
+	s := m.fastest()
+	if s == nil {
+		return Allocation{}, m.infeasible()
+	}
+	s.settle()
+	return s.allocate(), nil
+}
+
+// fastest runs the search for both ways to share, each without offloading and
+// then with it, and keeps what is strictly faster; nil if nothing fits.
 func (m *model) fastest() *search {
 	var best *search
 	cutoff := math.Inf(1)
@@ -28,9 +49,23 @@ func (m *model) fastest() *search {
 		if m.problem.Shares != "" && m.problem.Shares != shares {
 			continue
 		}
-		if s := newSearch(m, shares); s.run(cutoff) {
-			best, cutoff = s, s.bestMs*(1-tolerance)
+		for _, variant := range m.variants() {
+			if s := newSearch(variant, shares); s.run(cutoff) {
+				best, cutoff = s, s.bestMs*(1-tolerance)
+			}
 		}
 	}
 	return best
+}
+
+// variants are the model without offloading, if that leaves a policy, and the
+// whole model.
+func (m *model) variants() []*model {
+	last := len(m.policies) - 1
+	if last == 0 || m.policies[last] != Offload {
+		return []*model{m}
+	}
+	without := *m
+	without.policies = slices.Clone(m.policies[:last])
+	return []*model{&without, m}
 }

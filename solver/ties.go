@@ -33,7 +33,6 @@ func (s *search) settle() {
 // picks reach.
 func (s *search) roomiest(n *node, picks [][]*option) [][]*option {
 	box := &node{least: n.least, most: s.reached(picks), options: n.options}
-	s.narrow(box)
 	low, high := s.headroom, s.headroom
 	for _, list := range picks {
 		for _, o := range list {

@@ -1,0 +1,31 @@
+package solver
+
+import "testing"
+
+// BenchmarkSolve holds the planner to its targets on two cores: 20 ms, 50 ms,
+// 0.5 s, 2 s and 1 s in the order of the sizes.
+func BenchmarkSolve(b *testing.B) {
+	sizes := []fleet{
+		{devices: 16, kinds: 3, batch: 256},
+		{devices: 64, kinds: 3, batch: 1024},
+		{devices: 512, kinds: 3, batch: 4096},
+		{devices: 1024, kinds: 5, batch: 16384},
+		{devices: 64, kinds: 64, batch: 1024},
+	}
+	for _, f := range sizes {
+		for _, classes := range []int{1, 2, 3} {
+			for _, memory := range []float64{2, 8} {
+				f.classes, f.memory, f.seed = classes, memory, 1
+				f.policies = []Policy{Keep, Recompute}
+				p := f.problem()
+				b.Run(f.String(), func(b *testing.B) {
+					for b.Loop() {
+						if _, err := Solve(p); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+		}
+	}
+}

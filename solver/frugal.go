@@ -1,0 +1,121 @@
+package solver
+
+import "math"
+
+// frugal is what a kind of device needs at the very least, whatever the time:
+// the cheapest policy and microbatch of every batch.
+type frugal struct {
+	m    *model
+	k    *kind
+	peak []float64 // by batch: the least peak of all classes
+}
+
+func (m *model) frugal() []*frugal {
+	var out []*frugal
+	for _, k := range m.kinds {
+		out = append(out, &frugal{m: m, k: k})
+	}
+	return out
+}
+
+// room is the most that a batch can leave for state; below 0 it does not fit.
+func (f *frugal) room(batch int) int64 {
+	for b := len(f.peak); b <= batch; b++ {
+		f.peak = append(f.peak, f.leastPeak(b))
+	}
+	best := int64(math.MinInt64)
+	for _, policy := range f.m.policies {
+		kept, host := 0.0, 0.0
+		for i, u := range f.m.problem.Units {
+			c := f.k.costs[i]
+			kept += float64(u.Count) * c.KeptBytesPerSample[policy] * float64(batch)
+			if policy == Offload {
+				host += float64(u.Count) * max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload]) * float64(batch)
+			}
+		}
+		l := load{peakBytes: wholeBytes(f.peak[batch]), keptBytes: wholeBytes(kept)}
+		room := f.k.room(l)
+		if over := wholeBytes(host) - f.k.device.HostMemoryBytes; f.k.device.HostMemoryBytes > 0 && over > 0 {
+			room = min(room, -over)
+		}
+		best = max(best, room)
+	}
+	return best
+}
+
+// leastPeak uses that the smallest microbatch so far is still there.
+func (f *frugal) leastPeak(batch int) float64 {
+	peak := 0.0
+	for i, u := range f.m.problem.Units {
+		memory := f.k.costs[i].MemoryBytes
+		if u.WholeBatch || batch == 0 {
+			peak = max(peak, memory.At(batch))
+			continue
+		}
+		peak = max(peak, memory.least(batch))
+	}
+	return peak
+}
+
+// least is the smallest cost of 1 to n samples: at an end or at a point.
+func (c Cost) least(n int) float64 {
+	least := min(c.At(1), c.At(n))
+	for _, p := range c.Points {
+		if s := int(p[0]); s >= 1 && s <= n {
+			least = min(least, c.At(s))
+		}
+	}
+	if last := c.last() + 1; last <= n {
+		least = min(least, c.At(last))
+	}
+	return least
+}
+
+// canFit says whether memory alone allows a batch. It may say yes where no cut
+// of a batch is as frugal as it takes each to be, never no to what fits.
+func (m *model) canFit(shares Shares, total int) bool {
+	_, ok := m.frugalPicks(m.frugal(), shares, total)
+	return ok
+}
+
+// frugalPicks are batches by kind and device that memory alone allows.
+func (m *model) frugalPicks(kinds []*frugal, shares Shares, total int) ([][]int, bool) {
+	sack := &knapsack{total: total}
+	if shares == RaggedShares {
+		sack.need = TotalPPM
+	}
+	for _, f := range kinds {
+		g := group{devices: len(f.k.ranks)}
+		first, last := m.batchRange(f.k, total)
+		for b := first; b <= last; b++ {
+			room := f.room(b)
+			value := 0
+			if shares == RaggedShares {
+				value = m.ppmIn(room)
+			} else if room < m.stateOf(f.k.even) {
+				value = -1
+			}
+			if value >= 0 {
+				g.choices = append(g.choices, choice{batch: b, value: value})
+			}
+		}
+		sack.groups = append(sack.groups, g)
+	}
+	if !sack.solve() {
+		return nil, false
+	}
+	for i, list := range sack.picks {
+		for j, c := range list {
+			list[j] = sack.groups[i].choices[c].batch
+		}
+	}
+	return sack.picks, true
+}
+
+// batchRange is what a device may be given at all.
+func (m *model) batchRange(k *kind, total int) (first, last int) {
+	if k.fixed >= 0 {
+		return k.fixed, k.fixed
+	}
+	return k.least, total
+}
