@@ -73,6 +73,8 @@ type Device struct {
 	SMPercent int     `json:"sm_percent,omitempty"`
 	Virtual   bool    `json:"virtual,omitempty"`
 	MIG       bool    `json:"mig,omitempty"`
+	// Driver is the version of the driver that answered.
+	Driver string `json:"driver,omitempty"`
 	// Display says that a screen hangs on the device.
 	Display bool `json:"display,omitempty"`
 	// UnifiedMemory says that device and host share one memory.
@@ -110,6 +112,20 @@ func UsableBytes(free, reserve int64) int64 {
 		return Unknown
 	}
 	return max(0, free-reserve)
+}
+
+// ShareHostMemory fills in devices that have no memory of their own: what the
+// host has free is what they have, and the same bytes must not be planned twice.
+func ShareHostMemory(devices []Device, hostTotal, hostFree int64) []Device {
+	out := append([]Device(nil), devices...)
+	for i, d := range out {
+		if d.UnifiedMemory && d.MemoryBytes < 0 {
+			out[i].MemoryBytes, out[i].FreeMemoryBytes = hostTotal, hostFree
+			out[i].UsableMemoryBytes = UsableBytes(hostFree, d.ReserveBytes)
+			out[i].UsedByOthersBytes = max(0, hostTotal-hostFree)
+		}
+	}
+	return out
 }
 
 // Label is how messages name the device: "GPU 1 Tesla T4", "cpu device slow".
