@@ -1,0 +1,112 @@
+package output
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestRanksAreKeptApart(t *testing.T) {
+	dir := t.TempDir()
+	logPath := func(rank int) string { return filepath.Join(dir, fmt.Sprintf("rank-%d.log", rank)) }
+	var stdout, stderr bytes.Buffer
+	r, err := Open(Options{Dir: dir, LogPath: logPath, Ranks: 3, Stdout: &stdout, Stderr: &stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lines = 2000
+	var wg sync.WaitGroup
+	for rank := range 3 {
+		for _, stream := range streams {
+			wg.Go(func() {
+				f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("rank-%d.%s", rank, stream)), os.O_WRONLY, 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer f.Close()
+				for i := range lines {
+					fmt.Fprintf(f, "rank %d %s %d\n", rank, stream, i)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	r.Close()
+	for rank := range 3 {
+		data, _ := os.ReadFile(logPath(rank))
+		got := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+		if len(got) != 2*lines {
+			t.Errorf("rank %d has %d lines", rank, len(got))
+		}
+		next := map[string]int{}
+		for _, text := range got {
+			var of, n int
+			var stream string
+			if _, err := fmt.Sscanf(text, "rank %d %s %d", &of, &stream, &n); err != nil || of != rank || n != next[stream] {
+				t.Fatalf("rank %d: line %q, %v", rank, text, err)
+			}
+			next[stream]++
+		}
+	}
+	if n := strings.Count(stdout.String(), "rank 0 out"); n != lines || strings.Contains(stdout.String(), "rank 1") {
+		t.Errorf("%d lines on the screen", n)
+	}
+	if n := strings.Count(stderr.String(), "rank 0 err"); n != lines {
+		t.Errorf("%d lines of errors on the screen", n)
+	}
+	if tail := r.Tail(2); len(tail) != tailLines {
+		t.Errorf("%d lines kept", len(tail))
+	}
+}
+
+// User case 76: a log has a size limit, and its beginning and its end are kept.
+func TestUserCase76LogsHaveALimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rank-0.log")
+	l, err := openLog(path, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10_000 {
+		l.write([]byte(fmt.Sprintf("line %d\n", i)))
+	}
+	l.close()
+	files, _ := filepath.Glob(path + "*")
+	if len(files) != generations+2 {
+		t.Errorf("files %v", files)
+	}
+	var total int64
+	for _, f := range files {
+		info, _ := os.Stat(f)
+		total += info.Size()
+	}
+	if total > 1000*(generations+2) {
+		t.Errorf("%d bytes", total)
+	}
+	first, _ := os.ReadFile(path + ".first")
+	last, _ := os.ReadFile(path)
+	if !strings.HasPrefix(string(first), "line 0\n") || !strings.HasSuffix(string(last), "line 9999\n") {
+		t.Error("the beginning or the end is lost")
+	}
+}
+
+func TestTailKeepsTheLastStateOfAProgressBar(t *testing.T) {
+	var tl tail
+	tl.add([]byte("10%\r50%\r100%\n"))
+	tl.add([]byte("plain\n"))
+	if got := strings.Join(tl.lines(), "|"); got != "100%|plain" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestALogThatCannotBeOpened(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Open(Options{Dir: dir, Ranks: 1, LogPath: func(int) string { return filepath.Join(dir, "none", "x.log") }})
+	if err == nil {
+		t.Error("no error")
+	}
+}
