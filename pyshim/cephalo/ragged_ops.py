@@ -170,9 +170,9 @@ def check_same(func: Any, one: Any, other: Any) -> None:
         )
 
 
-def _writes_first_only(func: Any) -> bool:
-    written = [a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments]
-    return any(written) and not any(written[1:])
+def _writes_many(func: Any) -> bool:
+    arguments = func._schema.arguments
+    return sum(a.alias_info is not None and a.alias_info.is_write for a in arguments) != 1
 
 
 # -- elementwise ----------------------------------------------------------------------------------
@@ -211,10 +211,11 @@ def _pointwise(cls: type, func: Any, args: tuple, kwargs: dict) -> Any:
     local_args = [unwrap(a) for a in args]
     local_kwargs = {k: unwrap(v) for k, v in kwargs.items()}
     if func._schema.is_mutable:
-        if type(args[0]) is not cls or not _writes_first_only(func):
-            raise refuse(call_name(func), "the result would go into a tensor of another kind")
+        target = kwargs["out"] if "out" in kwargs else args[0]
+        if type(target) is not cls or target.shape != shape or _writes_many(func):
+            raise refuse(call_name(func), "the result would go into a tensor of another layout")
         func(*local_args, **local_kwargs)
-        return args[0]
+        return target
     out = func(*local_args, **local_kwargs)
     if isinstance(out, torch.Tensor):
         return _wrap_shaped(cls, out, template, shape)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch._dynamo  # noqa: F401  (optimizers import it: once here, not once per rank)
+import torch.distributed.checkpoint.state_dict  # noqa: F401
 
 import ranks as _ranks
 

@@ -47,6 +47,7 @@ def _rank(
             world_size=world,
             timeout=datetime.timedelta(seconds=TIMEOUT_S / 2),
         )
+        dist.barrier()  # all are connected: from here on a rank may end before the others
         value = function(*args)
         result.send_bytes(pickle.dumps((True, value)))
         code = 0
