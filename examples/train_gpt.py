@@ -72,7 +72,8 @@ class Head(nn.Module):
 
     def forward(self, x, targets):
         logits = self.out(self.norm(x)).float()
-        return F.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(1)
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+        return loss.view_as(targets).mean(1)
 
 
 class GPT(nn.Module):

@@ -3,13 +3,16 @@
 Gather: every rank holds its own range, afterwards every rank holds the whole buffer.
 Reduce: every rank holds a whole buffer, afterwards every rank holds the sum of its own range.
 
-    backend   even shares              unequal shares
-    NCCL      all_gather_single        all_gather into a list of views (grouped broadcasts, no copy)
-              reduce_scatter_single    reduce_scatter of a list of views (grouped reduces, no copy)
-    Gloo      all_gather_single        padded all_gather_single, or one broadcast per owner where
-                                       padding would more than double the volume
-              all_to_all_single, then a local sum in the accumulation dtype, in rank order: no more
-              volume than a reduce-scatter, any split, and the same bits in every run
+    backend   gather                                  reduce
+    NCCL      even: all_gather_single                 even: reduce_scatter_single
+              unequal: all_gather into a list of      unequal: reduce_scatter of a list of views
+              views (grouped broadcasts, no copy)     (grouped reduces, no copy)
+    Gloo      one broadcast per owner                 all_to_all_single, then a sum in the
+                                                      accumulation dtype, in rank order: the same
+                                                      bits in every run, and any split
+
+Gloo moves each collective with one thread over one set of connections; several lanes (groups over
+the same ranks) side by side move several times as much, so large buffers are spread over them.
 """
 
 from __future__ import annotations
@@ -22,8 +25,10 @@ import torch.distributed as dist
 
 from . import compat
 
-PADDING_LIMIT = 2.0
-"""Padded gathers may move at most this many times the buffer; beyond it owners broadcast."""
+LANES = 4
+"""Gloo groups that share a large collective."""
+LANE_BYTES = 1 << 20
+"""Smallest piece worth a lane of its own."""
 
 
 class Handle:
@@ -51,6 +56,10 @@ class Comm:
         self.world_size = dist.get_world_size(group)
         self.backend = compat.backend_of(group, device)
         self.counts: Counter[str] = Counter()
+        self._lanes = [group]
+        if self.backend == "gloo" and self.world_size > 1:
+            ranks = dist.get_process_group_ranks(group)
+            self._lanes += [dist.new_group(ranks, backend="gloo") for _ in range(LANES - 1)]
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def gather(self, full: torch.Tensor, shard: torch.Tensor, sizes: Sequence[int]) -> Handle:
@@ -63,12 +72,7 @@ class Comm:
             return Handle(lambda: None)
         if self.backend == "nccl":
             return self._on_side_stream(lambda: self._nccl_gather(full, shard, sizes))
-        if len(set(sizes)) == 1:
-            work = compat.all_gather_flat(full, shard, group=self.group, async_op=True)
-            return Handle(lambda: (work.wait(), shard) and None)
-        if max(sizes) * self.world_size <= PADDING_LIMIT * full.numel():
-            return self._padded_gather(full, shard, sizes)
-        return self._broadcast_gather(full, shard, sizes)
+        return self._gloo_gather(full, shard, sizes)
 
     def reduce(self, full: torch.Tensor, sizes: Sequence[int], out_dtype: torch.dtype) -> ReduceHandle:
         """Sum ``full`` (1-D, sum(sizes) elements) over the ranks; ``wait`` of the handle returns this
@@ -76,60 +80,57 @@ class Comm:
         until then. Asynchronous."""
         self.counts["reduce"] += 1
         if self.world_size == 1:
-            return ReduceHandle(lambda: full.to(out_dtype), full)
+            return ReduceHandle(lambda: full.to(out_dtype))
         if self.backend == "nccl":
             out = full.new_empty(sizes[self.rank])
             handle = self._on_side_stream(lambda: self._nccl_reduce(out, full, sizes))
-            return ReduceHandle(lambda: (handle.wait(), out.to(out_dtype))[1], full)
-        mine = sizes[self.rank]
-        received = full.new_empty(mine * self.world_size)
-        work = dist.all_to_all_single(
-            received, full, [mine] * self.world_size, list(sizes), group=self.group, async_op=True
-        )
+            return ReduceHandle(lambda: (handle.wait(), full, out.to(out_dtype))[2])
+        return self._gloo_reduce(full, sizes, out_dtype)
+
+    def _gloo_gather(self, full, shard, sizes) -> Handle:
+        own = full.split(list(sizes))[self.rank]
+        if own.data_ptr() != shard.data_ptr():
+            own.copy_(shard)
+        widest = max(LANE_BYTES // full.element_size(), -(-full.numel() // LANES))
+        works = []
+        for rank, view in enumerate(full.split(list(sizes))):
+            root = rank if self.group is None else dist.get_global_rank(self.group, rank)
+            for piece in view.split(widest) if view.numel() else ():
+                lane = self._lanes[len(works) % LANES]
+                works.append(dist.broadcast(piece, src=root, group=lane, async_op=True))
+        return Handle(lambda: [work.wait() for work in works] and None)
+
+    def _gloo_reduce(self, full, sizes, out_dtype) -> ReduceHandle:
+        lanes = LANES if full.numel() * full.element_size() >= LANES * LANE_BYTES else 1
+        cuts = [[size * lane // lanes for lane in range(lanes + 1)] for size in sizes]
+        ranges = full.split(list(sizes))
+        own = cuts[self.rank]
+        parts = []
+        for lane in range(lanes):
+            pieces = [r[c[lane] : c[lane + 1]] for r, c in zip(ranges, cuts)]
+            sent = torch.cat(pieces) if lanes > 1 else full
+            mine = own[lane + 1] - own[lane]
+            received = full.new_empty(mine * self.world_size)
+            work = dist.all_to_all_single(
+                received,
+                sent,
+                [mine] * self.world_size,
+                [piece.numel() for piece in pieces],
+                group=self._lanes[lane],
+                async_op=True,
+            )
+            parts.append((work, sent, received.view(self.world_size, mine)))
 
         def finish() -> torch.Tensor:
-            work.wait()
-            pieces = received.view(self.world_size, mine)
-            total = pieces[0].to(out_dtype, copy=True)
-            for piece in pieces[1:]:
-                total.add_(piece)
+            total = torch.empty(sizes[self.rank], dtype=out_dtype, device=full.device)
+            for (work, _, received), segment in zip(parts, _segments(total, own)):
+                work.wait()
+                segment.copy_(received[0])
+                for piece in received[1:]:
+                    segment.add_(piece)
             return total
 
-        return ReduceHandle(finish, full)
-
-    def _padded_gather(self, full, shard, sizes) -> Handle:
-        widest = max(sizes)
-        padded = full.new_empty(widest)
-        padded[: shard.numel()].copy_(shard)
-        everyone = full.new_empty(widest * self.world_size)
-        work = compat.all_gather_flat(everyone, padded, group=self.group, async_op=True)
-
-        def finish() -> None:
-            work.wait()
-            offset = 0
-            for rank, size in enumerate(sizes):
-                full[offset : offset + size].copy_(everyone[rank * widest : rank * widest + size])
-                offset += size
-
-        return Handle(finish)
-
-    def _broadcast_gather(self, full, shard, sizes) -> Handle:
-        works, offset = [], 0
-        for rank, size in enumerate(sizes):
-            view = full[offset : offset + size]
-            offset += size
-            if size == 0:
-                continue
-            if rank == self.rank and view.data_ptr() != shard.data_ptr():
-                view.copy_(shard)
-            src = dist.get_global_rank(self.group, rank) if self.group is not None else rank
-            works.append(dist.broadcast(view, src=src, group=self.group, async_op=True))
-
-        def finish() -> None:
-            for work in works:
-                work.wait()
-
-        return Handle(finish)
+        return ReduceHandle(finish)
 
     def _nccl_gather(self, full, shard, sizes) -> None:
         if len(set(sizes)) == 1:
@@ -155,19 +156,20 @@ class Comm:
 
 
 class ReduceHandle:
-    """A reduction under way; it keeps its input alive. ``wait`` returns the rank's summed range."""
+    """A reduction under way; it keeps what it sends alive. ``wait`` returns the rank's summed range
+    and may be called once."""
 
-    def __init__(self, finish: Callable[[], torch.Tensor], source: torch.Tensor):
+    def __init__(self, finish: Callable[[], torch.Tensor]):
         self._finish = finish
-        self._source: torch.Tensor | None = source
 
     def wait(self) -> torch.Tensor:
-        try:
-            return self._finish()
-        finally:
-            self._source = None
-            self._finish = _spent
+        finish, self._finish = self._finish, _spent
+        return finish()
 
 
 def _spent() -> torch.Tensor:
     raise RuntimeError("a reduction was waited for twice")
+
+
+def _segments(tensor: torch.Tensor, cuts: Sequence[int]) -> list[torch.Tensor]:
+    return [tensor[a:b] for a, b in zip(cuts, cuts[1:])]
