@@ -107,7 +107,10 @@ func (m *model) alternative(strategy string, ordinary bool, planMs float64) Alte
 	how := fmt.Sprintf("%d samples on every device", a.Ranks[0].Batch)
 	if ordinary {
 		pieces := len(a.Ranks[0].MicroBatches)
-		how = fmt.Sprintf("%s, parameters gathered for each of %s", how, count(pieces, "microbatch", "microbatches"))
+		how = fmt.Sprintf("%s, all parameters gathered for each of the %d microbatches", how, pieces)
+		if pieces == 1 {
+			how = fmt.Sprintf("%d samples on every device as one microbatch", a.Ranks[0].Batch)
+		}
 	}
 	verdict := fmt.Sprintf("%.2f times the plan's time", cost.IterationMs/planMs)
 	if planMs == 0 {
@@ -115,11 +118,4 @@ func (m *model) alternative(strategy string, ordinary bool, planMs float64) Alte
 	}
 	return Alternative{Strategy: strategy, IterationMs: tidy(cost.IterationMs),
 		Reason: fmt.Sprintf("%s: %s; %s", verdict, how, m.bottleneck(cost))}
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -32,7 +32,7 @@ func (s *search) settle() {
 // roomiest raises the headroom as far as it goes within the bounds that the
 // picks reach.
 func (s *search) roomiest(n *node, picks [][]*option) [][]*option {
-	box := &node{least: n.least, most: s.reached(picks), options: n.options}
+	most := s.reached(picks)
 	low, high := s.headroom, s.headroom
 	for _, list := range picks {
 		for _, o := range list {
@@ -47,6 +47,7 @@ func (s *search) roomiest(n *node, picks [][]*option) [][]*option {
 		if s.headroom <= low {
 			s.headroom = low + grain
 		}
+		box := &node{least: slices.Clone(n.least), most: most, options: n.options}
 		if better, ok := s.pick(box); ok {
 			picks, low = better, s.headroom
 		} else {
