@@ -8,12 +8,17 @@ type frugal struct {
 	m    *model
 	k    *kind
 	peak []float64 // by batch: the least peak of all classes
+	best []float64 // by class: the least peak of any microbatch so far
 }
 
 func (m *model) frugal() []*frugal {
 	var out []*frugal
 	for _, k := range m.kinds {
-		out = append(out, &frugal{m: m, k: k})
+		f := &frugal{m: m, k: k}
+		for range k.costs {
+			f.best = append(f.best, math.Inf(1))
+		}
+		out = append(out, f)
 	}
 	return out
 }
@@ -43,32 +48,18 @@ func (f *frugal) room(batch int) int64 {
 	return best
 }
 
-// leastPeak uses that the smallest microbatch so far is still there.
+// leastPeak is asked for the batches in ascending order.
 func (f *frugal) leastPeak(batch int) float64 {
 	peak := 0.0
 	for i, u := range f.m.problem.Units {
-		memory := f.k.costs[i].MemoryBytes
-		if u.WholeBatch || batch == 0 {
-			peak = max(peak, memory.At(batch))
-			continue
+		now := f.k.costs[i].MemoryBytes.At(batch)
+		if !u.WholeBatch && batch > 0 {
+			f.best[i] = min(f.best[i], now)
+			now = f.best[i]
 		}
-		peak = max(peak, memory.least(batch))
+		peak = max(peak, now)
 	}
 	return peak
-}
-
-// least is the smallest cost of 1 to n samples: at an end or at a point.
-func (c Cost) least(n int) float64 {
-	least := min(c.At(1), c.At(n))
-	for _, p := range c.Points {
-		if s := int(p[0]); s >= 1 && s <= n {
-			least = min(least, c.At(s))
-		}
-	}
-	if last := c.last() + 1; last <= n {
-		least = min(least, c.At(last))
-	}
-	return least
 }
 
 // canFit says whether memory alone allows a batch. It may say yes where no cut

@@ -1,11 +1,11 @@
 package solver
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
 )
 
 // model is a validated problem in the form that the search works on.
@@ -88,17 +88,32 @@ func stateBytesOf(p Problem) int64 {
 }
 
 // kindKey is equal for two devices if and only if they are interchangeable.
-func kindKey(p Problem, d Device, fixed, even, least int) string {
-	var s strings.Builder
-	fmt.Fprint(&s, fixed, even, least, d.UsableMemoryBytes, d.ReservedBytes, d.HostMemoryBytes)
+func kindKey(p Problem, d Device, whole ...int) string {
+	var key []byte
+	number := func(v float64) { key = binary.BigEndian.AppendUint64(key, math.Float64bits(v)) }
+	for _, v := range whole {
+		key = binary.BigEndian.AppendUint64(key, uint64(v))
+	}
+	for _, v := range [3]int64{d.UsableMemoryBytes, d.ReservedBytes, d.HostMemoryBytes} {
+		key = binary.BigEndian.AppendUint64(key, uint64(v))
+	}
 	for _, u := range p.Units {
 		c := d.Costs[u.Class]
-		fmt.Fprint(&s, c.ForwardMs, c.BackwardMs, c.MemoryBytes, c.OffloadMsPerSample)
-		for _, policy := range []Policy{Keep, Recompute, Offload} {
-			fmt.Fprint(&s, " ", c.KeptBytesPerSample[policy])
+		for _, cost := range [3]Cost{c.ForwardMs, c.BackwardMs, c.MemoryBytes} {
+			key = binary.BigEndian.AppendUint64(key, uint64(len(cost.Points)))
+			for _, point := range cost.Points {
+				number(point[0])
+				number(point[1])
+			}
+			number(cost.Tail.Slope)
+			number(cost.Tail.Intercept)
+		}
+		number(c.OffloadMsPerSample)
+		for _, policy := range [3]Policy{Keep, Recompute, Offload} {
+			number(c.KeptBytesPerSample[policy])
 		}
 	}
-	return s.String()
+	return string(key)
 }
 
 // stateOf is what a share of the state weighs, rounded up.

@@ -49,6 +49,7 @@ type menu struct {
 	// regular is the sample count from which on every cost is a rising line,
 	// -1 if there is no such count.
 	regular int
+	list    []int     // scratch
 	rates   []float64 // least times per sample, forward and backward by class
 }
 
@@ -134,8 +135,9 @@ func (u *menu) of(batch int, limit float64) []option {
 			consider(0, policy)
 			continue
 		}
-		var list []int
+		list := u.list[:0]
 		u.sizes(batch, func(size int) { list = append(list, size) })
+		u.list = list
 		for _, size := range slices.Backward(list) {
 			consider(size, policy)
 		}

@@ -92,7 +92,7 @@ func (c Cost) most(n int) float64 {
 func (s *search) run(cutoff float64) bool {
 	upper := min(s.upperMs(), cutoff)
 	lower := s.lowerMs() * (1 - tolerance)
-	grow := 1.05
+	grow, fits := 1.05, false
 	for {
 		try := min(max(lower*grow, upper*1e-9), upper)
 		s.fill(try)
@@ -100,9 +100,10 @@ func (s *search) run(cutoff float64) bool {
 		if s.bisect(lower, try, cutoff) {
 			break
 		}
-		if try >= upper || !s.m.canFit(s.shares, s.total) {
+		if try >= upper || !fits && !s.m.canFit(s.shares, s.total) {
 			return false
 		}
+		fits = true
 		lower, grow = try, min(grow*grow*1.2, 1e3)
 	}
 	s.improve = s.faster

@@ -154,12 +154,13 @@ func (f *faults) bytes(path string, v int64) {
 func (f *faults) cost(path string, c Cost, most float64) {
 	last := -1.0
 	for i, pt := range c.Points {
-		at := fmt.Sprintf("%s.points[%d]", path, i)
 		if !(pt[0] > last) || pt[0] > maxBatch || pt[0] != math.Trunc(pt[0]) {
-			f.add("%s: want whole samples in ascending order up to %d, got %v", at, maxBatch, pt[0])
+			f.add("%s.points[%d]: want whole samples in ascending order up to %d, got %v", path, i, maxBatch, pt[0])
 		}
 		last = pt[0]
-		f.number(at, pt[1], most)
+		if math.IsNaN(pt[1]) || pt[1] < 0 || pt[1] > most {
+			f.add("%s.points[%d]: want 0 to %g, got %v", path, i, most, pt[1])
+		}
 	}
 	for _, v := range [2]float64{c.Tail.Slope, c.Tail.Intercept} {
 		if math.IsNaN(v) || math.Abs(v) > most {
