@@ -1,0 +1,194 @@
+package orchestrator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/supervise"
+)
+
+// Failure is the first real failure of an attempt.
+type Failure struct {
+	// Rank is events.NoRank when no rank can be named: the launcher itself failed.
+	Rank   int    `json:"rank"`
+	Device string `json:"device,omitempty"`
+	Host   string `json:"host,omitempty"`
+	// Step is the last step that the rank finished.
+	Step int `json:"step"`
+	// Reason is what happened: "exception", "killed", "early-exit", "launcher".
+	Reason    string `json:"reason"`
+	Exception string `json:"exception,omitempty"`
+	Message   string `json:"message,omitempty"`
+	UserFrame string `json:"user_frame,omitempty"`
+	LogPath   string `json:"log_path,omitempty"`
+	// Lines are the last lines that the rank, or the launcher, printed.
+	Lines []string `json:"lines,omitempty"`
+	// Victims are the ranks that were stopped because of it.
+	Victims []int `json:"victims,omitempty"`
+}
+
+// Reasons of a failure.
+const (
+	reasonException = "exception"
+	reasonKilled    = "killed"
+	reasonEarlyExit = "early-exit"
+	reasonLauncher  = "launcher"
+)
+
+// Headline is the failure in one line.
+func (f Failure) Headline() string {
+	if f.Rank == events.NoRank {
+		return "the workers could not be started: " + f.Message
+	}
+	where := fmt.Sprintf("rank %d", f.Rank)
+	if f.Device != "" {
+		where += " on " + f.Device
+	}
+	after := "before its first step"
+	if f.Step > 0 {
+		after = fmt.Sprintf("after step %d", f.Step)
+	}
+	what := f.Message
+	if f.Exception != "" {
+		what = strings.TrimSuffix(f.Exception+": "+f.Message, ": ")
+	}
+	head := fmt.Sprintf("%s failed %s: %s", where, after, firstLine(what))
+	if f.UserFrame != "" {
+		head += " (" + f.UserFrame + ")"
+	}
+	return head
+}
+
+// rankStory is what is known of one rank at the end of an attempt.
+type rankStory struct {
+	hello    bool
+	host     string
+	steps    int
+	errors   []seenEvent
+	exit     *seenEvent
+	gone     *seenEvent
+	lastSeen string // phase
+}
+
+// seenEvent is an event with its place in the order of arrival.
+type seenEvent struct {
+	events.Event
+	order int
+}
+
+// stories gathers what the ranks say.
+type stories struct {
+	ranks []rankStory
+	count int
+}
+
+func newStories(ranks int) *stories { return &stories{ranks: make([]rankStory, ranks)} }
+
+// add notes one event.
+func (s *stories) add(e events.Event) {
+	s.count++
+	if e.Rank < 0 || e.Rank >= len(s.ranks) {
+		return
+	}
+	r, seen := &s.ranks[e.Rank], seenEvent{e, s.count}
+	switch e.Kind {
+	case events.Hello:
+		r.hello = true
+	case events.Start:
+		r.host = e.Host
+	case events.Step:
+		r.steps = max(r.steps, e.Step)
+	case events.Phase:
+		r.lastSeen = e.Phase
+	case events.Error:
+		r.errors = append(r.errors, seen)
+	case events.Exit:
+		r.exit = &seen
+	case events.Gone:
+		r.gone = &seen
+	}
+}
+
+// suspect is one rank's earliest sign of failure.
+type suspect struct {
+	rank, order int
+	weight      int // lower is more likely the cause
+	failure     Failure
+}
+
+// judge names the first real failure. A rank that only lost its peers is a victim, in
+// whatever order the reports came in: an exception of the script's own comes first, a
+// rank that vanished next, one that left early after that.
+func (s *stories) judge(outcome supervise.Outcome) Failure {
+	var all []suspect
+	for rank, r := range s.ranks {
+		if found, ok := r.suspect(rank); ok {
+			all = append(all, found)
+		}
+	}
+	if len(all) == 0 {
+		return Failure{Rank: events.NoRank, Reason: reasonLauncher, Message: "torchrun ended with " + outcome.Status.String()}
+	}
+	first := slices.MinFunc(all, func(a, b suspect) int {
+		if a.weight != b.weight {
+			return a.weight - b.weight
+		}
+		return a.order - b.order
+	})
+	f := first.failure
+	for rank := range s.ranks {
+		if rank != f.Rank {
+			f.Victims = append(f.Victims, rank)
+		}
+	}
+	return f
+}
+
+// Weights of suspects.
+const (
+	ownFault  = iota // an exception that speaks of itself, or a kill
+	leftEarly        // exit 0 while others still ran
+	lostPeers        // an exception that speaks of others
+)
+
+func (r rankStory) suspect(rank int) (suspect, bool) {
+	f := Failure{Rank: rank, Host: r.host, Step: r.steps}
+	switch {
+	case len(r.errors) > 0:
+		e := r.errors[0]
+		f.Reason, f.Exception, f.Message, f.UserFrame = reasonException, e.Exception, e.Message, e.UserFrame
+		weight := ownFault
+		if speaksOfPeers(e.Event) {
+			weight = lostPeers
+		}
+		return suspect{rank, e.order, weight, f}, true
+	case r.exit != nil && r.exit.Code != nil && *r.exit.Code != 0:
+		f.Reason, f.Message = reasonException, fmt.Sprintf("the script ended with exit code %d", *r.exit.Code)
+		return suspect{rank, r.exit.order, ownFault, f}, true
+	case r.exit != nil:
+		f.Reason, f.Message = reasonEarlyExit, "the script ended early (exit code 0) while other ranks were still training"
+		return suspect{rank, r.exit.order, leftEarly, f}, true
+	case r.gone != nil:
+		f.Reason, f.Message = reasonKilled, "the process was killed or crashed without a word"
+		return suspect{rank, r.gone.order, ownFault, f}, true
+	}
+	return suspect{}, false
+}
+
+// peerWords occur in errors that tell of the death of another rank.
+var peerWords = []string{
+	"connection closed by peer", "connection reset by peer", "broken pipe", "connection refused",
+	"remote process exited", "peer is gone", "nccl", "gloo", "timed out waiting", "tcpstore",
+}
+
+func speaksOfPeers(e events.Event) bool {
+	text := strings.ToLower(e.Exception + " " + e.Message)
+	return slices.ContainsFunc(peerWords, func(w string) bool { return strings.Contains(text, w) })
+}
+
+func firstLine(text string) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	return text
+}

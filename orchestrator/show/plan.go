@@ -1,0 +1,62 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cephalorun/cephalorun/solver"
+)
+
+// Plan is the table of a plan with its bottleneck and its alternatives. names are the
+// devices' names by rank; where there is none the plan's own word stands.
+func Plan(p solver.Plan, names []string) string {
+	header := []string{"rank", "device", "activations", "batch", "microbatches", "state", "forward", "backward", "memory", "usable"}
+	var rows [][]string
+	for i, r := range p.Ranks {
+		rows = append(rows, []string{
+			number(r.Rank), nameOf(names, i, r.Device), string(r.Activations), number(r.Batch), microbatches(r.MicroBatches), share(r.StatePPM),
+			Ms(r.Predicted.ForwardMs), Ms(r.Predicted.BackwardMs), Bytes(r.Predicted.MemoryBytes), Bytes(r.Predicted.UsableMemoryBytes),
+		})
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan: %s, global batch %d, %s shares of the training state\n", p.Strategy, p.GlobalBatch, p.Shares)
+	b.WriteString(table(header, rows, 3))
+	fmt.Fprintf(&b, "predicted: %s per step, %s samples/s; %s\n",
+		Ms(p.Predicted.IterationMs), rate(p.Predicted.SamplesPerSecond), p.Predicted.Bottleneck)
+	for _, a := range p.Alternatives {
+		if a.IterationMs > 0 {
+			fmt.Fprintf(&b, "instead, %s: %s per step; %s\n", a.Strategy, Ms(a.IterationMs), a.Reason)
+		} else {
+			fmt.Fprintf(&b, "instead, %s: does not fit; %s\n", a.Strategy, a.Reason)
+		}
+	}
+	return b.String()
+}
+
+func nameOf(names []string, i int, otherwise string) string {
+	if i < len(names) && names[i] != "" {
+		return names[i]
+	}
+	return otherwise
+}
+
+// microbatches writes 7,7,7,6 as "3x7+6".
+func microbatches(sizes []int) string {
+	if len(sizes) == 0 {
+		return none
+	}
+	var parts []string
+	for i := 0; i < len(sizes); {
+		n := i
+		for n < len(sizes) && sizes[n] == sizes[i] {
+			n++
+		}
+		if n-i > 1 {
+			parts = append(parts, fmt.Sprintf("%dx%d", n-i, sizes[i]))
+		} else {
+			parts = append(parts, number(sizes[i]))
+		}
+		i = n
+	}
+	return strings.Join(parts, "+")
+}

@@ -1,0 +1,91 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Report is what a run came to.
+type Report struct {
+	Run     string `json:"run"`
+	Dir     string `json:"dir"`
+	Outcome string `json:"outcome"` // done | failed | stopped
+	// Strategy is the plan's.
+	Strategy    string  `json:"strategy"`
+	GlobalBatch int     `json:"global_batch"`
+	Steps       int     `json:"steps"`
+	FirstLoss   float64 `json:"first_loss"`
+	LastLoss    float64 `json:"last_loss"`
+	HasLoss     bool    `json:"has_loss"`
+	// SkippedSteps are the first ones, which the medians leave out.
+	SkippedSteps     int         `json:"skipped_steps"`
+	PredictedStepMs  float64     `json:"predicted_step_ms"`
+	MeasuredStepMs   float64     `json:"measured_step_ms"` // median; 0 when too few steps
+	SamplesPerSecond float64     `json:"samples_per_second"`
+	Seconds          float64     `json:"seconds"`
+	Ranks            []ReportRow `json:"ranks"`
+}
+
+// ReportRow is one rank: predicted beside measured. Times are medians.
+type ReportRow struct {
+	Rank                 int     `json:"rank"`
+	Device               string  `json:"device"`
+	Batch                int     `json:"batch"`
+	PredictedComputeMs   float64 `json:"predicted_compute_ms"`
+	MeasuredComputeMs    float64 `json:"measured_compute_ms"`
+	PredictedWaitMs      float64 `json:"predicted_wait_ms"`
+	MeasuredWaitMs       float64 `json:"measured_wait_ms"`
+	PredictedMemoryBytes int64   `json:"predicted_memory_bytes"`
+	MeasuredMemoryBytes  int64   `json:"measured_memory_bytes"`
+}
+
+// Columns of the table of ranks.
+func (r Report) Columns() []string {
+	return []string{"rank", "device", "batch", "compute predicted", "measured", "wait predicted", "measured", "memory predicted", "measured"}
+}
+
+// Rows of the table of ranks.
+func (r Report) Rows() [][]string {
+	var rows [][]string
+	for _, k := range r.Ranks {
+		rows = append(rows, []string{
+			number(k.Rank), k.Device, number(k.Batch), Ms(k.PredictedComputeMs), r.measured(k.MeasuredComputeMs),
+			Ms(k.PredictedWaitMs), r.measured(k.MeasuredWaitMs), Bytes(k.PredictedMemoryBytes), Bytes(k.MeasuredMemoryBytes),
+		})
+	}
+	return rows
+}
+
+func (r Report) measured(ms float64) string {
+	if r.MeasuredStepMs == 0 {
+		return none
+	}
+	return Ms(ms)
+}
+
+// Text is the closing report.
+func (r Report) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "run %s: %s after %d steps in %.1f s", r.Run, r.Outcome, r.Steps, r.Seconds)
+	if r.HasLoss {
+		fmt.Fprintf(&b, ", loss %.4f to %.4f", r.FirstLoss, r.LastLoss)
+	}
+	b.WriteString("\n")
+	if r.MeasuredStepMs > 0 {
+		fmt.Fprintf(&b, "step: predicted %s, measured %s (%+.0f %%), %s samples/s; medians of %d steps\n",
+			Ms(r.PredictedStepMs), Ms(r.MeasuredStepMs), r.Off(), rate(r.SamplesPerSecond), r.Steps-r.SkippedSteps)
+	}
+	if r.Steps > 0 {
+		b.WriteString(table(r.Columns(), r.Rows(), 2))
+	}
+	fmt.Fprintf(&b, "all of it: %s\n", r.Dir)
+	return b.String()
+}
+
+// Off is by how many per cent the measured step differs from the prediction.
+func (r Report) Off() float64 {
+	if r.PredictedStepMs == 0 {
+		return 0
+	}
+	return 100 * (r.MeasuredStepMs/r.PredictedStepMs - 1)
+}
