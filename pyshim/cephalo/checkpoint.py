@@ -6,13 +6,7 @@ they load under any other layout, number of ranks, or into stock tensors.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-from typing import Any
-
 import torch
-import torch.distributed as dist
-from torch import nn
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
     MetadataIndex,
@@ -20,8 +14,8 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, WriteItemType
 
+from . import checkpoint_load
 from .ragged import RaggedDTensor
-from .ragged_write import rows_of
 
 
 def _chunk(tensor: RaggedDTensor) -> ChunkStorageMetadata:
@@ -66,3 +60,8 @@ def local_chunk(tensor: RaggedDTensor, index: MetadataIndex) -> torch.Tensor:
             f"{tensor.row_offset}, {tensor.piece.shape[0]} of them"
         )
     return tensor.piece
+
+
+def install() -> None:
+    """Make loading keep the ragged layout. Call once, before user code runs."""
+    checkpoint_load.install()

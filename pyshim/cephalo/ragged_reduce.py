@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 
 from . import compat
 from .ragged_layout import RowLayout, gather_values
-from .ragged_ops import call_name, check_same, handles, refuse, wrap_shape
+from .ragged_ops import call_name, check_same, dispatch, handles, refuse, wrap_shape
 
 LOW = (torch.float16, torch.bfloat16)
 
@@ -245,6 +245,12 @@ def _equal(cls: type, func: Any, args: tuple, kwargs: dict) -> bool:
     same = torch.equal(one.piece, other.piece)
     flag = torch.tensor([same], device=one.piece.device)
     return bool(gather_values(flag, one._ragged).all())
+
+
+@handles("allclose")
+def _allclose(cls: type, func: Any, args: tuple, kwargs: dict) -> bool:
+    close = dispatch(cls, torch.ops.aten.isclose.default, args, kwargs)
+    return bool(compat.local_of(close.all()))
 
 
 # -- lists ----------------------------------------------------------------------------------------
