@@ -25,6 +25,7 @@ type search struct {
 	bestMs   float64
 	improve  func(n *node, picks [][]*option) // what to do with picks within the limit
 	nodes    int
+	last     int // stop after so many nodes, 0 for never
 }
 
 func newSearch(m *model, shares Shares) *search {
@@ -86,7 +87,9 @@ func (s *search) reached(picks [][]*option) []float64 {
 // finitely many and every split takes one away, so it ends.
 func (s *search) explore(n *node) {
 	for {
-		s.nodes++
+		if s.nodes++; s.last > 0 && s.nodes > s.last {
+			return
+		}
 		picks, ok := s.pick(n)
 		if !ok {
 			return

@@ -9,10 +9,15 @@ import (
 // grain is the step in which headrooms are compared.
 const grain = 1 << 20
 
+// settleNodes bounds the search for headroom. Where devices and classes are so
+// many and so different that it is reached, the headroom is the best found.
+const settleNodes = 4000
+
 // settle chooses among the picks that take no longer than the best: the
 // largest smallest headroom, then per rank the fastest option that costs none
 // of it.
 func (s *search) settle() {
+	s.last = s.nodes + settleNodes
 	best := s.best
 	s.limit = s.bestMs * (1 + tolerance)
 	s.headroom = 0

@@ -9,7 +9,7 @@ import (
 
 // Bounds on what a problem may say; beyond them a number is a mistake.
 const (
-	maxBatch   = 1 << 22
+	maxBatch   = 1 << 17
 	maxDevices = 1 << 14
 	maxTimeMs  = 1e12
 	maxBytes   = 1e16
