@@ -15,12 +15,14 @@ from . import compat
 class Signature:
     """What a unit's call looks like: which tensors carry the batch in dimension 0.
 
-    Found by calling the model once with another number of samples (see ``probe``): sizes that
-    follow the number of samples are batch dimensions, equal sizes are a coincidence.
+    Found by ``probing``: sizes that follow the number of samples are batch dimensions, equal sizes
+    are a coincidence.
     """
 
     spec: Any
     """Nesting of the arguments."""
+    kinds: tuple[int | None, ...]
+    """For each leaf of the arguments its number of dimensions, or None for what is no tensor."""
     cut: tuple[bool, ...]
     """For each leaf of the arguments: cut it along dimension 0, or pass it whole."""
     layered: bool
@@ -30,7 +32,19 @@ class Signature:
 
     def digest(self) -> tuple:
         """What must be the same on every rank."""
-        return (str(self.spec), self.cut, self.layered)
+        return (str(self.spec), self.kinds, self.cut, self.layered)
+
+    def batch_of(self, leaves: Sequence[Any], spec: Any) -> int | None:
+        """Samples in a call that can be cut as this signature says, or None if it cannot."""
+        if not self.layered or kinds_of(leaves) != self.kinds or spec != self.spec:
+            return None
+        sizes = {x.shape[0] for x, cut in zip(leaves, self.cut) if cut}
+        return sizes.pop() if len(sizes) == 1 else None
+
+
+def kinds_of(leaves: Sequence[Any]) -> tuple[int | None, ...]:
+    """For each leaf its number of dimensions, or None for what is no tensor."""
+    return tuple(x.dim() if isinstance(x, torch.Tensor) else None for x in leaves)
 
 
 def flatten_call(args: tuple, kwargs: dict) -> tuple[list[Any], Any]:
@@ -43,50 +57,33 @@ def unflatten_call(leaves: Sequence[Any], spec: Any) -> tuple[tuple, dict]:
     return compat.tree_unflatten(leaves, spec)
 
 
-def local_batch(leaves: Sequence[Any]) -> int | None:
-    """Samples in a call: dimension 0 of its first tensor that has one, or None."""
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor) and leaf.dim():
-            return leaf.shape[0]
-    return None
+def local_batch(leaves: Sequence[Any], drawn: int | None = None) -> int | None:
+    """Samples in a call: ``drawn``, what the data loader gave, if a tensor has that many in
+    dimension 0; else dimension 0 of the first tensor that has one, or None."""
+    sizes = [x.shape[0] for x in leaves if isinstance(x, torch.Tensor) and x.dim()]
+    if drawn in sizes:
+        return drawn
+    return sizes[0] if sizes else None
 
 
-def take_samples(leaves: Sequence[Any], batch: int, samples: int) -> list[Any]:
-    """The leaves with ``samples`` samples in place of ``batch``; samples repeat if there are more."""
+def take_samples(leaves: Sequence[Any], carry: Sequence[bool], samples: int) -> list[Any]:
+    """The leaves with ``samples`` samples where ``carry`` says that they carry the batch; samples
+    repeat if there are more, and are zeros if there are none."""
     out = []
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] == batch:
-            index = torch.arange(samples, device=leaf.device) % batch
-            leaf = leaf.index_select(0, index)
+    for leaf, cut in zip(leaves, carry):
+        if cut and leaf.shape[0]:
+            leaf = leaf.index_select(0, torch.arange(samples, device=leaf.device) % leaf.shape[0])
+        elif cut:
+            leaf = leaf.new_zeros((samples, *leaf.shape[1:]))
         out.append(leaf)
     return out
 
 
-def sign_call(
-    leaves: Sequence[Any], spec: Any, outputs: Any, samples: int, calls: int, obstacle: str
-) -> Signature:
-    """Signature of a unit from one call with ``samples`` samples. ``obstacle`` is a known reason
-    not to cut the unit, or empty."""
-    cut = tuple(
-        isinstance(x, torch.Tensor) and x.dim() > 0 and x.shape[0] == samples for x in leaves
-    )
-    reason = obstacle
-    if not reason and calls != 1:
-        reason = f"it is called {calls} times in one forward"
-    if not reason and not any(cut):
-        reason = "no argument has the batch in dimension 0"
-    if not reason:
-        for leaf in compat.tree_flatten(outputs)[0]:
-            if isinstance(leaf, torch.Tensor):
-                if not leaf.dim() or leaf.shape[0] != samples:
-                    reason = f"an output of shape {tuple(leaf.shape)} does not carry the batch"
-            elif leaf is not None and not isinstance(leaf, (bool, str)):
-                reason = f"an output is a {type(leaf).__name__}"
-    return Signature(spec, cut, not reason, reason)
-
-
 def microbatch_bounds(batch: int, planned: Sequence[int]) -> list[tuple[int, int]]:
-    """Cut ``batch`` samples as planned; another number of samples is cut in the largest planned size."""
+    """Cut ``batch`` samples as planned; another number of samples is cut in the largest planned
+    size. No sample at all is one empty microbatch."""
+    if batch == 0:
+        return [(0, 0)]
     sizes = list(planned)
     if sum(sizes) != batch:
         widest = max(planned, default=1)
@@ -108,8 +105,15 @@ class Joiner:
         self.leaves: list[Any] = []
 
     def add(self, start: int, end: int, result: Any) -> None:
-        """Put the result of samples start..end in its place."""
+        """Put the result of samples start..end in its place. Raises RuntimeError if it does not
+        carry these samples, or differs in kind from that of another microbatch."""
         leaves, spec = compat.tree_flatten(result)
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor) and (not leaf.dim() or leaf.shape[0] != end - start):
+                raise RuntimeError(
+                    f"a microbatch of {end - start} samples gave an output of shape "
+                    f"{tuple(leaf.shape)}, which does not carry them in dimension 0"
+                )
         if self.spec is None:
             self.spec = spec
             whole = end - start == self._batch
@@ -119,9 +123,9 @@ class Joiner:
         elif spec != self.spec:
             raise RuntimeError(f"microbatches returned different structures: {self.spec} and {spec}")
         for target, leaf in zip(self.leaves, leaves):
-            if isinstance(leaf, torch.Tensor):
+            if isinstance(target, torch.Tensor) and isinstance(leaf, torch.Tensor):
                 target[start:end].copy_(leaf)
-            elif leaf != target:
+            elif type(leaf) is not type(target) or leaf != target:
                 raise RuntimeError(f"microbatches returned different values: {target!r} and {leaf!r}")
 
     def _place(self, leaf: Any, whole: bool) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.utils import _pytree
@@ -147,6 +148,21 @@ def set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None
     """Replace a parameter in place. Writes the module's own table, as FSDP2 does, because
     ``setattr`` runs checks and user code on every swap of a hot path."""
     module._parameters[name] = parameter
+
+
+def parameter_of(module: nn.Module, name: str) -> nn.Parameter | None:
+    """Return a parameter from the module's own table, or None."""
+    return module._parameters.get(name)
+
+
+def without_checkpoint(module: nn.Module) -> nn.Module | None:
+    """Return the module inside a checkpoint wrapper, or None if ``module`` is not a bare one. The
+    wrapper has no public name; scripts import it from here."""
+    if isinstance(module, checkpoint_wrapper.CheckpointWrapper) and not (
+        module._forward_hooks or module._forward_pre_hooks
+    ):
+        return module._checkpoint_wrapped_module
+    return None
 
 
 def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:

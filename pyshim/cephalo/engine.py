@@ -2,7 +2,7 @@
 
 Forward of the root: gather it, keep it; each unit inside is gathered once, run over its microbatches
 and freed, while the gather of the next one is under way. Backward is the same in reverse; each unit
-is reduced once, after its last microbatch. What a unit class cannot do layer by layer it does whole:
+is reduced once, after its last microbatch. What a unit cannot do layer by layer it does whole:
 gather, run the local batch, free, and again for its backward.
 """
 
@@ -13,23 +13,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from . import compat
-from .batch import (
-    Signature,
-    flatten_call,
-    local_batch,
-    microbatch_bounds,
-    sign_call,
-    take_samples,
-    unflatten_call,
-)
+from .batch import Signature, flatten_call, local_batch, microbatch_bounds, unflatten_call
+from .flat import FlatBuffer
 from .layered import LayeredCall
+from .probing import BufferGuard, ProbedCall, carriers, note_call, sign, with_samples
+from .probing import SAMPLES as PROBED_SAMPLES
 from .randomness import untouched_randomness
 from .runtime import Runtime
-from .unit import Unit
+from .unit import State, Unit
 from .weighting import StepWeight
 
 REDUCTIONS_IN_FLIGHT = 2
@@ -37,46 +31,74 @@ REDUCTIONS_IN_FLIGHT = 2
 
 
 class Engine:
-    """Runs one root module and the units inside it. One exists for each root."""
+    """Runs one root module and the units inside it. One exists for each root.
 
-    def __init__(self, runtime: Runtime, root: Unit, module: nn.Module, units: list[Unit]):
+    ``sync_wanted`` is False while the script accumulates without wanting gradients yet.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        root: Unit,
+        module: nn.Module,
+        units: list[Unit],
+        sync_wanted: Callable[[], bool],
+    ):
         self.runtime = runtime
         self.root = root
         self.module = module
         self.units = units
+        self.sync_wanted = sync_wanted
+
         self.signatures: dict[Unit, Signature] = {}
-        self.order: list[Unit] = []
-        self._running_order: list[Unit] = []
-        self._probe: dict[Unit, list] | None = None
+        """How units are called; empty until the first training forward."""
         self.in_forward = False
         self.in_backward = False
-        self._held: list[Unit] = []
-        self._reducing: list[Unit] = []
-        self._pending: dict[Any, torch.Tensor] = {}
+        self._probe: dict[Unit, list[ProbedCall]] | None = None
+        self._order: dict[str, list[Unit]] = {"forward": [], "backward": []}
+        """Units as they ran in the last pass, by which the next one prefetches."""
+        self._running: dict[str, list[Unit]] = {"forward": [], "backward": []}
         self._calls_left: dict[Unit, int] = {}
+        """Calls of the whole kind whose backward has not come yet."""
+        self._reducing: list[Unit] = []
+        self._pending: dict[FlatBuffer, torch.Tensor] = {}
+        """Reduced gradients that the script has not been given yet."""
         self._weight: StepWeight | None = None
         self._anchor = torch.zeros((), requires_grad=True)
-        self._flat_root = len(units) == 1
-        self.sync_wanted: Callable[[], bool] = lambda: True
-        """False while the script accumulates without wanting gradients yet."""
         self._absorb()
+
+    def _absorb(self) -> None:
+        """Small nested units run together with the unit around them, so that a unit stays one
+        gather and one reduction; shells around many layers stay shells."""
+        for unit in self.units:
+            inner = [u for u in self.units if u is not unit and u.inside(unit)]
+            if unit is self.root or not inner or len(unit.modules) > 1:
+                continue
+            kinds = [u.kind for u in inner]
+            if len(set(kinds)) == len(kinds):
+                unit.absorbed = [u for u in inner if u.absorber is None]
+                for nested in unit.absorbed:
+                    nested.absorber = unit
 
     # -- forward --------------------------------------------------------------------------------
 
-    def call(self, unit: Unit, run: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
-        """A unit's module is called by the script or by a module around it."""
+    def call(
+        self, unit: Unit, run: Callable[..., Any], args: tuple, kwargs: dict, cut: bool = True
+    ) -> Any:
+        """A unit's module is called by the script or by a module around it; ``run`` is the module's
+        own forward. ``cut`` is False for other methods, which run the local batch whole."""
         if self._probe is not None:
-            return self._probe_call(unit, run, args, kwargs)
-        if not self.in_forward and not self.in_backward:
-            return self._root_forward(unit, run, args, kwargs)
-        return self._unit_forward(unit, run, args, kwargs)
-
-    def _root_forward(self, unit: Unit, run, args, kwargs) -> Any:
+            return self._probe_call(unit, run, args, kwargs, cut)
+        if self.in_forward or self.in_backward:
+            return self._unit_forward(unit, run, args, kwargs, cut)
         if unit is not self.root:
             raise RuntimeError(
                 f"{unit.kind} is called outside of the forward of its root {self.root.kind}; "
                 f"call the root, or register the method with register_fsdp_forward_method"
             )
+        return self._root_forward(run, args, kwargs, cut)
+
+    def _root_forward(self, run, args, kwargs, cut: bool) -> Any:
         for member in self.units:
             member.free()
             member.refresh()
@@ -84,23 +106,28 @@ class Engine:
         leaves = [self._to_device(x) for x in leaves]
         args, kwargs = unflatten_call(leaves, spec)
         training = torch.is_grad_enabled()
-        batch = local_batch(leaves)
+        weight = None
         if training:
             self.runtime.before_training_forward(self, run, args, kwargs)
+            counted = self.runtime.samples_of_batch()
+            batch = local_batch(leaves, counted)
             if not self.signatures:
-                self._sign(run, leaves, spec, batch)
-            self._weight = self.runtime.weigh(batch)
-        self.in_forward, self._running_order = True, []
+                self._sign(run, leaves, spec, batch, cut)
+            weight = self.runtime.weigh(batch, counted)
+        self.in_forward, self._running["forward"] = True, []
+        self._calls_left = {}
         try:
-            if self.order:
-                self.root.start_gather()
-                self.order[0].start_gather()
-            output = self._unit_forward(unit, run, args, kwargs)
+            self.root.start_gather()
+            self._prefetch("forward")
+            output = self._unit_forward(self.root, run, args, kwargs, cut)
         finally:
             self.in_forward = False
-        self.order = self._running_order or self.order
-        if not (training and self._watch(output)):
-            self._free_all()
+        self._order["forward"] = self._running["forward"]
+        if weight is None or not self._watch(output, weight):
+            self.free()
+        for unit in self.units:
+            if unit.state is State.GATHERING:  # prefetched, but did not run this time
+                unit.free()
         return output
 
     def _to_device(self, leaf: Any) -> Any:
@@ -108,37 +135,34 @@ class Engine:
             return leaf.to(self.runtime.device, non_blocking=True)
         return leaf
 
-    def _unit_forward(self, unit: Unit, run, args, kwargs) -> Any:
-        if unit.absorber is not None:
-            return self._cast_run(unit, run, args, kwargs)
+    def _unit_forward(self, unit: Unit, run, args, kwargs, cut: bool) -> Any:
         args, kwargs = unit.cast_inputs(args, kwargs)
-        if unit is self.root and not self._flat_root:
+        if unit.absorber is not None and unit.absorber.state is State.GATHERED:
+            return unit.cast_outputs(run(*args, **kwargs))
+        if unit is self.root and len(self.units) > 1:
             unit.gather()
             return unit.cast_outputs(run(*args, **kwargs))
         if not torch.is_grad_enabled():
             with self._gathered(unit, "forward"):
                 return unit.cast_outputs(run(*args, **kwargs))
         leaves, spec = flatten_call(args, kwargs)
-        signature = self.signatures.get(unit)
-        if signature is not None and signature.layered and signature.spec == spec:
-            output = self._layered(unit, run, leaves, spec, signature)
+        signature = self.signatures.get(unit) if cut else None
+        batch = signature.batch_of(leaves, spec) if signature is not None else None
+        if batch is not None:
+            run = compat.without_checkpoint(unit.modules[0]) or run
+            output = self._layered(unit, run, leaves, spec, signature.cut, batch)
         else:
             output = self._whole(unit, run, leaves, spec)
         return unit.cast_outputs(output)
 
-    def _cast_run(self, unit: Unit, run, args, kwargs) -> Any:
-        args, kwargs = unit.cast_inputs(args, kwargs)
-        return unit.cast_outputs(run(*args, **kwargs))
-
-    def _layered(self, unit: Unit, run, leaves, spec, signature: Signature) -> Any:
-        batch = next(x.shape[0] for x, cut in zip(leaves, signature.cut) if cut)
+    def _layered(self, unit: Unit, run, leaves, spec, cut: tuple[bool, ...], batch: int) -> Any:
         part = self.runtime.part
         call = LayeredCall(
             run=run,
             around=lambda phase: self._gathered(unit, phase),
             leaves=leaves,
             spec=spec,
-            cut=signature.cut,
+            cut=cut,
             bounds=microbatch_bounds(batch, part.micro_batches),
             device=self.runtime.device,
             keep=part.activations == "keep",
@@ -146,92 +170,95 @@ class Engine:
         return call.apply(self._anchor if unit.trainable else self._anchor.detach())
 
     def _whole(self, unit: Unit, run, leaves, spec) -> Any:
-        """The classic way: the whole local batch at once, with an ordinary graph."""
+        """The classic way: the whole local batch at once, with an ordinary graph.
+
+        The unit is freed and reduced when the gradients of its inputs are known; if no input wants
+        one, or it is a group of modules that run apart, at the end of the backward. Inside a
+        backward (the script's own checkpointing runs the unit again) it stays gathered, since its
+        backward comes next.
+        """
         wants = [isinstance(x, torch.Tensor) and x.requires_grad for x in leaves]
-        if any(wants):
-            self._calls_left[unit] = self._calls_left.get(unit, 0) + 1
+        if any(wants) and len(unit.modules) == 1:
+            if self.in_forward:
+                self._calls_left[unit] = self._calls_left.get(unit, 0) + 1
             tensors = [x for x, want in zip(leaves, wants) if want]
             marked = iter(_AfterBackward.apply(lambda: self._whole_done(unit), *tensors))
             leaves = [next(marked) if want else x for x, want in zip(leaves, wants)]
         args, kwargs = unflatten_call(leaves, spec)
-        unit.gather()
-        self._note_order(unit)
-        self._prefetch(unit, +1)
+        self._begin(unit, "forward")
         output = run(*args, **kwargs)
-        if len(unit.modules) == 1:
+        if len(unit.modules) == 1 and self.in_forward:
             unit.free()
-        if len(unit.modules) > 1 or not any(wants):
-            self._hold(unit)
         for tensor in compat.tensors_of(output):
             if tensor.requires_grad:
-                tensor.register_hook(lambda grad: self._whole_begins(unit))
+                tensor.register_hook(lambda grad: self._begin(unit, "backward"))
         return output
 
-    def _whole_begins(self, unit: Unit) -> None:
-        unit.gather()
-        self._prefetch(unit, -1)
-
     def _whole_done(self, unit: Unit) -> None:
-        self._calls_left[unit] -= 1
-        if self._calls_left[unit]:
-            return
-        if unit in self._held:
-            return
-        unit.free()
-        self._start_reduce(unit)
+        left = self._calls_left.get(unit, 1) - 1
+        self._calls_left[unit] = left
+        if left <= 0:
+            unit.free()
+            self._start_reduce(unit)
 
     @contextmanager
     def _gathered(self, unit: Unit, phase: str):
         """Parameters of the unit are there inside; the neighbour's gather runs beside it."""
-        unit.gather()
-        if phase == "forward":
-            self._note_order(unit)
-        self._prefetch(unit, +1 if phase == "forward" else -1)
-        yield
-        unit.free()
+        self._begin(unit, phase)
+        try:
+            yield
+        finally:
+            if len(unit.modules) == 1:
+                unit.free()
         if phase == "backward":
             self._start_reduce(unit)
 
-    def _note_order(self, unit: Unit) -> None:
-        if self.in_forward:
-            self._running_order.append(unit)
+    def _begin(self, unit: Unit, phase: str) -> None:
+        """Gather the unit, and start the gather of the one that came after it the last time."""
+        unit.gather()
+        if phase == "forward" and self.in_backward:
+            return
+        running = self._running[phase]
+        if running[-1:] != [unit]:
+            running.append(unit)
+            self._prefetch(phase)
 
-    def _prefetch(self, unit: Unit, step: int) -> None:
-        if unit in self.order:
-            at = self.order.index(unit) + step
-            if 0 <= at < len(self.order):
-                self.order[at].start_gather()
-
-    def _hold(self, unit: Unit) -> None:
-        """Keep the unit gathered until the end of the step, and reduce it there."""
-        if unit not in self._held:
-            self._held.append(unit)
+    def _prefetch(self, phase: str) -> None:
+        running, order = self._running[phase], self._order[phase]
+        at = len(running)
+        if at < len(order) and running[-1:] == order[at - 1 : at]:
+            order[at].start_gather()
 
     # -- backward -------------------------------------------------------------------------------
 
-    def _watch(self, output: Any) -> bool:
+    def _watch(self, output: Any, weight: StepWeight) -> bool:
         """Learn when the backward begins. False if the output has no graph."""
         tensors = [t for t in compat.tensors_of(output) if t.requires_grad]
         for tensor in tensors:
-            tensor.register_hook(self._begin_backward)
+            tensor.register_hook(lambda grad: self._begin_backward(weight))
         return bool(tensors)
 
-    def _begin_backward(self, grad: torch.Tensor) -> None:
+    def _begin_backward(self, weight: StepWeight) -> None:
         if self.in_backward:
+            if weight is not self._weight and weight.of(None) != self._weight.of(None):
+                raise RuntimeError(
+                    "one backward over two forwards whose batches weigh differently on this rank; "
+                    "go backward after each forward"
+                )
             return
-        self.in_backward = True
+        self._weight = weight
+        self.in_backward, self._running["backward"] = True, []
         compat.queue_callback(self._end_backward)
-        if not self._flat_root:
+        if len(self.units) > 1:
             self.root.gather()
-            if self.order:
-                self.order[-1].start_gather()
+        self._prefetch("backward")
 
     def _start_reduce(self, unit: Unit) -> None:
         if not unit.trainable:
             return
         while len(self._reducing) >= REDUCTIONS_IN_FLIGHT:
             self._finish_reduce(self._reducing.pop(0))
-        unit.start_reduce(self._weight.local())
+        unit.start_reduce(self._weight)
         self._reducing.append(unit)
 
     @torch.no_grad()
@@ -245,91 +272,69 @@ class Engine:
             member.reduce_in_flight = []
 
     def _end_backward(self) -> None:
-        """Reduce what is left, in an order that is the same on every rank, and hand out gradients."""
-        if not self._flat_root:
-            self._hold(self.root)
-        waiting = [u for u in self.units if u in self._held or self._calls_left.get(u)]
-        for unit in waiting:
-            unit.free()
-            self._start_reduce(unit)
+        """Reduce what is left on any rank, and hand out gradients if the script wants them.
+
+        The ranks add up one small vector first: who has gradients left, which parameters had any,
+        the gradients of scalars, and whether anyone was asked to stop.
+        """
+        self.free()
+        synced = self.sync_wanted()
+        notes = [float(self.runtime.stop_asked())]
+        notes += [float(u.has_gradients) for u in self.units]
+        if synced:
+            for unit in self.units:
+                notes += unit.take_notes(self._weight)
+        totals = iter(self.runtime.sum_over_ranks(notes))
+        self.runtime.stop_agreed |= next(totals) > 0
+        left = [unit for unit in self.units if next(totals) > 0]
+        for unit in left:
+            if unit.absorber not in left:
+                self._start_reduce(unit)
         for unit in self._reducing:
             self._finish_reduce(unit)
-        self._held, self._reducing, self._calls_left = [], [], {}
-        self._free_all()
-        self.in_backward = False
-        if self.sync_wanted():
-            self._hand_out()
+        if synced:
+            for unit in self.units:
+                unit.hand_out(totals, self._pending)
+        self._order["backward"] = self._running["backward"]
+        self._reducing, self._calls_left, self.in_backward = [], {}, False
         self.runtime.after_backward(self._weight.samples)
-
-    def _hand_out(self) -> None:
-        seen = [b.take_seen() for u in self.units for b in u.buffers]
-        scalars = [u.scalars.take_pending() for u in self.units]
-        control = [float(x) for flags in seen for x in flags]
-        control += [x for pairs in scalars for pair in pairs for x in pair]
-        vector = torch.tensor(control, dtype=torch.float64)
-        with self.runtime.clock.waiting():
-            dist.all_reduce(vector, group=self.runtime.control)
-        values = iter(vector.tolist())
-        for unit in self.units:
-            for buffer in unit.buffers:
-                used = [next(values) > 0 for _ in buffer.refs]
-                reduced = self._pending.pop(buffer, None)
-                if reduced is not None:
-                    buffer.add_gradients(reduced, used)
-        for unit, pairs in zip(self.units, scalars):
-            unit.scalars.add_gradients([(next(values), next(values)) for _ in pairs])
-
-    def _free_all(self) -> None:
-        for unit in self.units:
-            unit.free()
 
     # -- which arguments carry the batch --------------------------------------------------------
 
-    def _absorb(self) -> None:
-        """Small nested units run together with the unit around them, so that a unit stays one
-        gather and one reduction; shells around many layers stay shells."""
-        for unit in self.units:
-            inner = [u for u in self.units if u is not unit and u.inside(unit)]
-            if unit is self.root or not inner:
-                continue
-            kinds = [u.kind for u in inner]
-            if len(set(kinds)) == len(kinds) and len(unit.modules) == 1:
-                unit.absorbed = [u for u in inner if u.absorber is None]
-                for nested in unit.absorbed:
-                    nested.absorber = unit
-
     @torch.no_grad()
-    def _sign(self, run, leaves, spec, batch: int | None) -> None:
-        """Find the signatures of all units by one forward with another number of samples."""
-        if batch is None:
-            self.signatures = {u: Signature(None, (), False, "no tensor argument") for u in self.units}
+    def _sign(self, run, leaves, spec, batch: int | None, cut: bool = True) -> None:
+        """Find the signatures of all units by two forwards with other numbers of samples."""
+        calls: list[dict[Unit, list[ProbedCall]]] = []
+        changed: set[int] = set()
+
+        def probe(sampled: list[Any]) -> None:
+            self._probe = {}
+            guard = BufferGuard(self.module)
+            try:
+                with untouched_randomness(self.runtime.device):
+                    args, kwargs = unflatten_call(sampled, spec)
+                    self._probe_call(self.root, run, args, kwargs, cut)
+                calls.append(self._probe)
+            finally:
+                changed.update(guard.restore())
+                self._probe = None
+                self.free()
+                torch.clear_autocast_cache()  # its casts have no history
+
+        self.runtime.agree_on("the arguments of the model", str(spec))
+        answers = [] if batch is None else carriers(leaves, batch, self.runtime.true_everywhere)
+        if not answers:
+            self.signatures = {self.root: Signature(spec, (), (), False, "no tensor argument")}
             return
-        samples = 3 if batch == 2 else 2
-        buffers = {n: b.detach().clone() for n, b in self.module.named_buffers()}
-        self._probe = {}
-        try:
-            with untouched_randomness(self.runtime.device):
-                args, kwargs = unflatten_call(take_samples(leaves, batch, samples), spec)
-                self._probe_call(self.root, run, args, kwargs)
-            changed = set()
-            for name, buffer in self.module.named_buffers():
-                if not torch.equal(buffer, buffers[name]):
-                    changed.add(id(buffer))
-                    buffer.copy_(buffers[name])
-            calls, self.signatures = self._probe, {}
-            for unit in self.units:
-                found = calls.get(unit, [])
-                if found:
-                    inputs, nesting, outputs = found[0]
-                    self.signatures[unit] = sign_call(
-                        inputs, nesting, outputs, samples, len(found), self._obstacle(unit, changed)
-                    )
-        finally:
-            self._probe = None
-            self._free_all()
+        for samples in PROBED_SAMPLES:
+            answers = with_samples(leaves, answers, samples, probe)
+        for unit in self.units:
+            first, second = (c.get(unit, []) for c in calls)
+            if first or second:
+                self.signatures[unit] = sign(first, second, self._obstacle(unit, changed))
         self.runtime.agree_on(
             "the arguments that carry the batch",
-            [(u.kind, s.digest()) for u, s in self.signatures.items()],
+            [(unit.kind, s.digest()) for unit, s in self.signatures.items()],
         )
 
     def _obstacle(self, unit: Unit, changed: set[int]) -> str:
@@ -338,39 +343,41 @@ class Engine:
             return "there are units inside of it"
         return unit.obstacle(changed)
 
-    def _probe_call(self, unit: Unit, run, args, kwargs) -> Any:
+    def _probe_call(self, unit: Unit, run, args, kwargs, cut: bool) -> Any:
         args, kwargs = unit.cast_inputs(args, kwargs)
         leaves, spec = flatten_call(args, kwargs)
         unit.gather()
         output = unit.cast_outputs(run(*args, **kwargs))
         if unit is not self.root and unit.absorber is None and len(unit.modules) == 1:
             unit.free()
-        shapes = [_shape_only(x) for x in leaves]
-        result = compat.tree_map_tensors(_shape_only, output)
-        self._probe.setdefault(unit, []).append((shapes, spec, result))
+        if cut:
+            self._probe.setdefault(unit, []).append(note_call(leaves, spec, output))
         return output
 
     # -- for the script -------------------------------------------------------------------------
 
-    def recomputes(self, unit: Unit) -> bool:
-        """True if the unit's backward runs its forward again by itself."""
+    def layers(self, unit: Unit) -> bool:
+        """True if the plan decides what the unit keeps between forward and backward, so that the
+        script's own checkpointing around it would only add a forward."""
         signature = self.signatures.get(unit)
-        layered = signature is not None and signature.layered
-        return layered and self.runtime.part.activations != "keep"
+        return signature is not None and signature.layered
 
     def reset(self) -> None:
-        """Forget a forward whose backward will not come."""
-        self._held, self._calls_left = [], {}
-        self._free_all()
+        """Forget a forward whose backward will not come, or a backward that was broken off."""
+        for unit in self.units:
+            unit.drop_gradients()
+        self._reducing, self._calls_left, self.in_backward = [], {}, False
+        self.free()
+
+    def free(self) -> None:
+        """Show the sharded parameters of all units."""
+        for unit in self.units:
+            unit.free()
 
     def free_unless_running(self) -> None:
         """Show the sharded parameters, as ``state_dict`` wants them."""
         if not self.in_forward and not self.in_backward:
-            self._free_all()
-
-
-def _shape_only(leaf: Any) -> Any:
-    return torch.empty_like(leaf, device="meta") if isinstance(leaf, torch.Tensor) else leaf
+            self.free()
 
 
 class _AfterBackward(torch.autograd.Function):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -13,6 +13,8 @@ from . import compat
 from .comm import Comm, Handle, ReduceHandle
 from .layout import Layout, build_layout
 from .ragged import RaggedDTensor
+from .ragged_layout import RowLayout
+from .ragged_write import rows_of
 
 
 @dataclass
@@ -25,10 +27,10 @@ class ParamRef:
     """What the script sees between steps: a RaggedDTensor once the parameter is sharded."""
     compute: nn.Parameter | None = None
     """What the module computes with: a plain parameter that views the gathered buffer."""
-    used: bool = field(default=False)
+    used: bool = False
     """True if a gradient arrived since the last reduction."""
-    seen: bool = field(default=False)
-    """True if a gradient was reduced since the script last got gradients."""
+    seen: bool = False
+    """True if a gradient that counts was reduced since the script last got gradients."""
 
     def show(self, param: nn.Parameter) -> None:
         """Put ``param`` into every place of the model where this parameter hangs."""
@@ -38,12 +40,20 @@ class ParamRef:
     def shown(self) -> nn.Parameter | None:
         """The parameter that hangs in the model now."""
         module, attribute = self.places[0]
-        return getattr(module, attribute, None)
+        return compat.parameter_of(module, attribute)
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """Gradients are added up in fp32, or in fp64 for fp64 parameters."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def on_meta(names: Sequence[str]) -> RuntimeError:
+    """What to raise when parameters have no values at a forward."""
+    return RuntimeError(
+        f"parameters on the meta device at the first forward: {', '.join(names)}; "
+        f"call to_empty and initialise or load them first"
+    )
 
 
 class FlatBuffer:
@@ -93,7 +103,7 @@ class FlatBuffer:
                 own = ref.param.detach()[first : first + rows[rank]]
                 self.shard[start:end].copy_(own.reshape(-1))
             sharded = nn.Parameter(
-                self._wrap(self.shard, ref, span, rows, start, end),
+                self._wrap(self.shard, span, rows, start, end),
                 requires_grad=ref.param.requires_grad,
             )
             for key, value in vars(ref.param).items():
@@ -101,40 +111,50 @@ class FlatBuffer:
             ref.param = sharded
             ref.show(sharded)
 
-    def _wrap(self, flat, ref, span, rows, start, end) -> RaggedDTensor:
+    def _wrap(self, flat, span, rows, start, end) -> RaggedDTensor:
         local = flat[start:end].view(rows[self.comm.rank], *span.shape[1:])
         return RaggedDTensor.wrap(local, self.mesh, rows, torch.Size(span.shape))
 
-    def refresh(self) -> None:
-        """Take over what the script did to the parameters since the last pass: ``to_empty``,
-        ``.to``, ``load_state_dict(assign=True)`` or a new Parameter in its place give storages of
-        their own, which are copied back into one flat shard."""
-        stale = False
-        for ref, span, (rows, (start, end)) in zip(self.refs, self.layout.spans, self._pieces):
+    def adopt(self) -> None:
+        """Take over Parameters that the script put in the place of ours, as
+        ``load_state_dict(assign=True)`` does. Collective if one has another layout."""
+        for ref, span, (rows, _) in zip(self.refs, self.layout.spans, self._pieces):
             shown = ref.shown()
             if shown is not ref.param and shown is not ref.compute and shown is not None:
-                if not isinstance(shown, RaggedDTensor) or shown.rows != rows:
-                    raise RuntimeError(
-                        f"parameter {ref.name} was replaced by a {type(shown).__name__} that is not "
-                        f"laid out as the plan says; load into the parameter instead of replacing it"
-                    )
-                ref.param = shown
-            local = ref.param.to_local()
-            if end > start and local.data_ptr() != self.shard[start:end].data_ptr():
-                stale = True
-            stale |= local.is_meta != self.shard.is_meta or local.dtype != self.dtype
+                self._adopt(ref, span, rows, shown)
+
+    def refresh(self) -> None:
+        """Make the shard hold the parameters' values again where the script gave them storages of
+        their own: ``to_empty``, ``.to``, ``.data = …``. Raises RuntimeError if there are none."""
+        self.adopt()
+        stale, base, width = self.shard.is_meta, self.shard.data_ptr(), self.shard.element_size()
+        for ref, (_, (start, end)) in zip(self.refs, self._pieces):
+            local = compat.local_of(ref.param)
+            stale |= local.is_meta or local.dtype != self.dtype
+            stale |= end > start and local.data_ptr() != base + start * width
         if stale:
             self._rebuild()
 
+    def _adopt(self, ref: ParamRef, span, rows: tuple[int, ...], value: nn.Parameter) -> None:
+        """Make what hangs in the place of a parameter the parameter, laid out as planned."""
+        if not isinstance(value, RaggedDTensor) or value.rows != rows:
+            layout, shape = RowLayout(self.mesh, rows), torch.Size(span.shape)
+            try:
+                local = rows_of(value.detach(), layout, shape).to(self.comm.device, copy=True)
+            except ValueError as err:
+                raise RuntimeError(f"parameter {ref.name} was replaced: {err}") from err
+            value = nn.Parameter(
+                RaggedDTensor.wrap(local, self.mesh, rows, shape), requires_grad=value.requires_grad
+            )
+        ref.param = value
+        ref.show(value)
+
     @torch.no_grad()
     def _rebuild(self) -> None:
-        locals_ = [ref.param.to_local() for ref in self.refs]
-        if any(t.is_meta for t in locals_):
-            names = ", ".join(r.name for r, t in zip(self.refs, locals_) if t.is_meta)
-            raise RuntimeError(
-                f"parameters on the meta device at the first forward: {names}; "
-                f"call to_empty and initialise or load them first"
-            )
+        locals_ = [compat.local_of(ref.param) for ref in self.refs]
+        empty = [r.name for r, t in zip(self.refs, locals_) if t.is_meta]
+        if empty:
+            raise on_meta(empty)
         dtypes = {t.dtype for t in locals_}
         if len(dtypes) > 1:
             raise RuntimeError(f"parameters of one unit have become {sorted(map(str, dtypes))}")
@@ -143,7 +163,7 @@ class FlatBuffer:
         self.dtype = locals_[0].dtype
         self.sum_dtype = accumulation_dtype(self.dtype)
         flat = torch.empty(self.shard.numel(), dtype=self.dtype, device=self.comm.device)
-        for ref, local, (rows, (start, end)) in zip(self.refs, locals_, self._pieces):
+        for ref, local, (_, (start, end)) in zip(self.refs, locals_, self._pieces):
             flat[start:end].copy_(local.reshape(-1))
             compat.set_local(ref.param, flat[start:end].view(local.shape))
         self.shard = flat
@@ -214,42 +234,55 @@ class FlatBuffer:
             target.copy_(grad)
             ref.used = True
 
-    def start_reduce(self, weight: float) -> ReduceHandle:
-        """Sum the gradients times ``weight`` over the ranks; parameters without one count as zeros.
-        Returns the handle; its result is this rank's range in the parameters' dtype."""
-        if self._grads is None:
+    @property
+    def has_gradients(self) -> bool:
+        """True if this rank has gradients that were not reduced yet."""
+        return self._grads is not None
+
+    def start_reduce(self, factor: float) -> ReduceHandle:
+        """Sum the gradients times ``factor`` over the ranks; parameters without one count as zeros.
+        Returns the handle; its result is this rank's range in the accumulation dtype."""
+        grads, self._grads = self._grads, None
+        if grads is None or factor == 0.0:
             grads = torch.zeros(self.layout.numel, dtype=self.sum_dtype, device=self.comm.device)
         else:
-            grads, self._grads = self._grads, None
             for ref, span in zip(self.refs, self.layout.spans):
                 if not ref.used:
                     grads[span.offset : span.end].zero_()
-                ref.seen, ref.used = ref.seen or ref.used, False
-            if weight == 0.0:
-                grads.zero_()
-            elif weight != 1.0:
-                grads.mul_(weight)
+                ref.seen |= ref.used
+            if factor != 1.0:
+                grads.mul_(factor)
+        for ref in self.refs:
+            ref.used = False
         wire = self.reduce_dtype if self.reduce_dtype.itemsize < grads.itemsize else self.sum_dtype
         return self.comm.reduce(grads.to(wire), self.layout.sizes, self.sum_dtype)
 
-    @torch.no_grad()
-    def add_gradients(self, reduced: torch.Tensor, used: Sequence[bool]) -> None:
-        """Hand a reduced range (1-D, this rank's elements) to the parameters' ``grad``; parameters
-        that no rank used keep theirs, None included."""
-        reduced = reduced.to(self.dtype)
-        for ref, span, (rows, (start, end)), seen in zip(
-            self.refs, self.layout.spans, self._pieces, used
-        ):
-            if not seen or not ref.param.requires_grad:
-                continue
-            if ref.param.grad is None:
-                ref.param.grad = self._wrap(reduced, ref, span, rows, start, end)
-            else:
-                ref.param.grad.to_local().add_(reduced[start:end].view(rows[self.comm.rank], *span.shape[1:]))
+    def seen(self, factor: float) -> list[bool]:
+        """Which parameters had a gradient that counts on this rank since the last ``hand_out``,
+        those included that will be reduced with ``factor``."""
+        return [r.seen or (r.used and factor != 0.0) for r in self.refs]
 
-    def take_seen(self) -> list[bool]:
-        """Which parameters had a gradient on this rank in the reductions since the last call."""
-        seen = [r.seen for r in self.refs]
+    @torch.no_grad()
+    def hand_out(self, reduced: torch.Tensor | None, used: Sequence[bool]) -> None:
+        """Give a reduced range (1-D, this rank's elements) to the parameters' ``grad``; parameters
+        that no rank used keep theirs, None included."""
+        if reduced is not None:
+            reduced = reduced.to(self.dtype)
+            for ref, span, (rows, (start, end)), used_somewhere in zip(
+                self.refs, self.layout.spans, self._pieces, used
+            ):
+                if not used_somewhere or not ref.param.requires_grad:
+                    continue
+                grad = self._wrap(reduced, span, rows, start, end)
+                if ref.param.grad is None:
+                    ref.param.grad = grad
+                else:
+                    ref.param.grad.add_(grad)
         for ref in self.refs:
             ref.seen = False
-        return seen
+
+    def drop_gradients(self) -> None:
+        """Forget the gradients that were not reduced yet."""
+        self._grads = None
+        for ref in self.refs:
+            ref.used = ref.seen = False

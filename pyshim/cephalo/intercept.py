@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed import fsdp
 
 from . import data, module, sharding
-from .module import state_of
+from .module import engine_of, state_of
 
 _FSDP_MODULES = (
     "torch.distributed.fsdp",
@@ -93,7 +93,7 @@ def register_fsdp_forward_method(target: nn.Module, method_name: str) -> None:
     method = getattr(target, method_name)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return target._run_unit(method, args, kwargs)
+        return engine_of(target).call(state_of(target).unit, method, args, kwargs, cut=False)
 
     object.__setattr__(target, method_name, run)
 

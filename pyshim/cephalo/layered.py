@@ -72,6 +72,7 @@ class LayeredCall:
                     result = self._call(pieces)
                 joiner.add(start, end, result)
                 del result, pieces
+        self._autocast.forget_casts()
         self.result_spec = joiner.spec
         self.result_leaves = [_TENSOR if isinstance(x, torch.Tensor) else x for x in joiner.leaves]
         return tuple(x for x in joiner.leaves if isinstance(x, torch.Tensor))
@@ -80,6 +81,11 @@ class LayeredCall:
         self, tensors: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]
     ) -> list[torch.Tensor | None]:
         """Gradients of ``tensors``, given those of the outputs."""
+        if self._keep and not self._kept:
+            raise RuntimeError(
+                "backward a second time through a unit whose activations are kept; plan "
+                "recomputation for this rank, or go backward once"
+            )
         totals: list[torch.Tensor | None] = [None] * len(tensors)
         now = RandomState(self._device)
         with self._around("backward"):
@@ -102,6 +108,7 @@ class LayeredCall:
                     compat.backward([w[0] for w in wanted], [w[1] for w in wanted])
                 del leaves, outputs, wanted
                 self._collect(totals, pieces, tensors, start, end)
+        self._autocast.forget_casts()
         if not self._keep:
             now.restore()
         return totals

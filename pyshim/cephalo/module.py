@@ -32,11 +32,22 @@ def state_of(module: nn.Module) -> ModuleState | None:
     return module.__dict__.get(_STATE)
 
 
+def engine_of(module: nn.Module) -> Engine:
+    """The engine that runs a sharded module; the first module to run becomes the root of everything
+    inside it."""
+    state = state_of(module)
+    if state.engine is None:
+        state.engine = _make_root(module, state)
+    return state.engine
+
+
 def attach(module: nn.Module, runtime: Runtime, unit: Unit) -> None:
     """Turn ``module`` into a sharded one, in place: its class becomes a subclass of itself."""
     module.__dict__[_STATE] = ModuleState(runtime, unit)
     module.__class__ = _sharded_class(type(module))
     module.register_state_dict_pre_hook(_show_shards)
+    module.register_load_state_dict_pre_hook(_show_shards)
+    module.register_load_state_dict_post_hook(_adopt)
 
 
 @functools.cache
@@ -45,9 +56,15 @@ def _sharded_class(cls: type[nn.Module]) -> type[nn.Module]:
 
 
 def _show_shards(module: nn.Module, *_: Any) -> None:
-    engine = state_of(module).engine
-    if engine is not None:
-        engine.free_unless_running()
+    state = state_of(module)
+    if state.engine is not None:
+        state.engine.free_unless_running()
+    else:
+        state.unit.free()
+
+
+def _adopt(module: nn.Module, *_: Any) -> None:
+    state_of(module).unit.adopt()
 
 
 class UnshardHandle:
@@ -74,13 +91,7 @@ class ShardedModule(FSDPModule):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         run = functools.partial(super(FSDPModule, self).__call__)
-        return self._run_unit(run, args, kwargs)
-
-    def _run_unit(self, run, args: tuple, kwargs: dict) -> Any:
-        state = state_of(self)
-        if state.engine is None:
-            state.engine = _make_root(self, state)
-        return state.engine.call(state.unit, run, args, kwargs)
+        return engine_of(self).call(state_of(self).unit, run, args, kwargs)
 
     def __deepcopy__(self, memo: dict) -> Any:
         raise AssertionError("FSDP does not support deepcopy. Please use state dict for serialization.")
@@ -112,8 +123,9 @@ class ShardedModule(FSDPModule):
                 state.requires_sync = requires_gradient_sync
 
     def set_gradient_divide_factor(self, factor: float) -> None:
-        """Gradients become the sum over ranks divided by ``factor``, without weights."""
-        state_of(self).runtime.divide_factor = float(factor)
+        """This module's gradients become the sum over ranks divided by ``factor``, without weights;
+        modules sharded inside of it keep what they have."""
+        state_of(self).unit.divide_factor = float(factor)
 
     def set_reduce_scatter_divide_factor(self, factor: float) -> None:
         """The older name of ``set_gradient_divide_factor``."""
@@ -129,44 +141,6 @@ class ShardedModule(FSDPModule):
 
         state.unit.before_gather = wait_once
 
-    def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Accepted: every backward ends whole, so there is nothing to defer."""
-
-    def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
-        """Accepted: there is one group, and no all-reduce beside the reduction."""
-
-    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
-        """Accepted as a hint: when units are freed does not change any result."""
-
-    def set_reshard_after_backward(
-        self, reshard_after_backward: bool, *, recurse: bool = True
-    ) -> None:
-        """Accepted as a hint: when units are freed does not change any result."""
-
-    def set_modules_to_forward_prefetch(self, modules: list[FSDPModule]) -> None:
-        """Accepted as a hint: the order of units is learnt from the first step."""
-
-    def set_modules_to_backward_prefetch(self, modules: list[FSDPModule]) -> None:
-        """Accepted as a hint: the order of units is learnt from the first step."""
-
-    def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
-        """Accepted as a hint: units are gathered in backward whenever their parameters are needed."""
-
-    def set_reduce_scatter_unused_params(self, *_: Any, **__: Any) -> None:
-        """Accepted: parameters unused on some ranks always count as zeros there."""
-
-    def set_reduce_scatter_max_input_buffers(self, *_: Any, **__: Any) -> None:
-        """Accepted as a hint."""
-
-    def set_separate_reduce_scatter_group(self, *_: Any, **__: Any) -> None:
-        """Accepted as a hint."""
-
-    def set_allocate_memory_from_process_group_for_comm(self, *_: Any, **__: Any) -> None:
-        """Accepted as a hint."""
-
-    def set_force_sum_reduction_for_comms(self, *_: Any, **__: Any) -> None:
-        """Accepted: reductions are sums of weighted gradients already."""
-
     def reset_iter_state(self) -> None:
         """Forget a forward whose backward will not come."""
         state = state_of(self)
@@ -181,28 +155,50 @@ class ShardedModule(FSDPModule):
         return super(FSDPModule, self)._apply(*args, **kwargs)
 
 
+_ACCEPTED = {
+    "set_is_last_backward": "every backward ends whole, so there is nothing to defer",
+    "set_requires_all_reduce": "there is one group, and no all-reduce beside the reduction",
+    "set_reshard_after_forward": "when units are freed does not change any result",
+    "set_reshard_after_backward": "when units are freed does not change any result",
+    "set_modules_to_forward_prefetch": "the order of units is learnt from the last step",
+    "set_modules_to_backward_prefetch": "the order of units is learnt from the last step",
+    "set_unshard_in_backward": "units are gathered whenever their parameters are needed",
+    "set_reduce_scatter_unused_params": "unused parameters count as zeros on that rank",
+    "set_reduce_scatter_max_input_buffers": "two reductions are under way at most",
+    "set_separate_reduce_scatter_group": "collectives have an order of their own",
+    "set_allocate_memory_from_process_group_for_comm": "a hint about memory",
+    "set_force_sum_reduction_for_comms": "reductions are sums of weighted gradients already",
+}
+"""Methods of FSDPModule that a script may call although they change nothing here, and why."""
+
+
+def _accept(name: str, why: str):
+    def accept(self, *_: Any, **__: Any) -> None:
+        pass
+
+    accept.__name__, accept.__doc__ = name, f"Accepted: {why}."
+    return accept
+
+
 def _refuse(name: str):
     def refuse(self, *_: Any, **__: Any) -> None:
         raise NotImplementedError(f"FSDPModule.{name} is not supported under cephalorun")
 
+    refuse.__name__ = name
     return refuse
 
 
-for _name in (
-    "set_all_reduce_hook",
-    "set_custom_all_gather",
-    "set_custom_reduce_scatter",
-    "set_symm_mem_for_comm",
-):
-    setattr(ShardedModule, _name, _refuse(_name))
+for _name, _why in _ACCEPTED.items():
+    setattr(ShardedModule, _name, _accept(_name, _why))
+for _name in vars(FSDPModule):  # whatever this or a later release has beside what is written here
+    if not _name.startswith("_") and _name not in vars(ShardedModule):
+        setattr(ShardedModule, _name, _refuse(_name))
 
 
 def _make_root(module: nn.Module, state: ModuleState) -> Engine:
-    """The first module to run becomes the root of everything inside it."""
     states = [s for s in map(state_of, module.modules()) if s is not None]
     units = list(dict.fromkeys(s.unit for s in states))
-    engine = Engine(state.runtime, state.unit, module, units)
-    engine.sync_wanted = lambda: state.requires_sync
+    engine = Engine(state.runtime, state.unit, module, units, lambda: state.requires_sync)
     for inner in states:
         inner.engine = engine
     return engine

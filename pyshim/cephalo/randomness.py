@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -24,35 +25,37 @@ class RandomState:
 
 @contextmanager
 def untouched_randomness(device: torch.device) -> Iterator[None]:
-    """Leave the random state as it was before."""
-    state = RandomState(device)
+    """Leave the random state as it was before, Python's own included."""
+    state, python = RandomState(device), random.getstate()
     try:
         yield
     finally:
         state.restore()
+        random.setstate(python)
 
 
 class AutocastState:
-    """The autocast settings of a moment, for device and CPU; ``context`` brings them back."""
+    """The autocast settings of a moment, for device and CPU; ``context`` brings them back, off
+    included."""
 
     def __init__(self, device: torch.device):
-        self._kinds = [
-            (kind, torch.get_autocast_dtype(kind), torch.is_autocast_cache_enabled())
-            for kind in {device.type, "cpu"}
-            if torch.is_autocast_enabled(kind)
+        cache = torch.is_autocast_cache_enabled()
+        self._settings = [
+            (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind), cache)
+            for kind in dict.fromkeys((device.type, "cpu"))
         ]
 
-    def context(self):
-        if not self._kinds:
-            return nullcontext()
-        return _nested(self._kinds)
+    def forget_casts(self) -> None:
+        """Drop the weights that autocast keeps in its cache: they have no history if they were cast
+        without gradients, and would outlive the gathered parameters."""
+        if any(enabled for _, enabled, _, _ in self._settings):
+            torch.clear_autocast_cache()
 
-
-@contextmanager
-def _nested(kinds) -> Iterator[None]:
-    if not kinds:
-        yield
-        return
-    kind, dtype, cache = kinds[0]
-    with torch.autocast(kind, dtype=dtype, cache_enabled=cache), _nested(kinds[1:]):
-        yield
+    @contextmanager
+    def context(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for kind, enabled, dtype, cache in self._settings:
+                stack.enter_context(
+                    torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=cache)
+                )
+            yield

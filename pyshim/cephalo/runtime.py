@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -42,10 +42,12 @@ class Runtime:
         self.comm = Comm(group, device)
         self.clock = Clock(device, slowdown)
         self.mesh: DeviceMesh | None = None
-        self.divide_factor: float | None = None
         self.samples_of_batch: Callable[[], int | None] = lambda: None
         self.on_training_forward: list[Callable[..., None]] = []
         self.on_backward: list[Callable[[int], None]] = []
+        self.stop_asked: Callable[[], bool] = lambda: False
+        self.stop_agreed = False
+        """True once any rank was asked to stop; becomes so on all ranks in the same backward."""
 
     @property
     def part(self) -> RankPlan:
@@ -60,12 +62,22 @@ class Runtime:
         for listener in self.on_backward:
             listener(samples)
 
-    def weigh(self, batch: int | None) -> StepWeight:
+    def weigh(self, batch: int | None, counted: int | None) -> StepWeight:
         """Start to learn what this rank's samples weigh in this step. ``batch`` is the number of
-        samples in the call; the data loader knows better if some of them do not count."""
-        counted = self.samples_of_batch()
+        samples in the call; the data loader may know better how many of them count."""
         samples = (1 if batch is None else batch) if counted is None else counted
-        return StepWeight(samples, self.weighting, self.divide_factor, self.control, self.clock)
+        return StepWeight(samples, self.weighting, self.control, self.clock)
+
+    def sum_over_ranks(self, values: list[float]) -> list[float]:
+        """The sums over all ranks of a few numbers, added up in fp64."""
+        vector = torch.tensor(values, dtype=torch.float64)
+        with self.clock.waiting():
+            dist.all_reduce(vector, group=self.control)
+        return vector.tolist()
+
+    def true_everywhere(self, flags: Sequence[bool]) -> list[bool]:
+        """For each flag whether it is True on every rank."""
+        return [n == self.comm.world_size for n in self.sum_over_ranks([float(f) for f in flags])]
 
     def agree_on(self, what: str, mine: Any) -> None:
         """Raise RuntimeError on every rank if the ranks do not have the same value. Compared by

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 
-from .flat import ParamRef
+from . import compat
+from .flat import ParamRef, on_meta
 
 
 class ScalarBuffer:
@@ -27,17 +28,15 @@ class ScalarBuffer:
         compute_dtype: torch.dtype | None,
     ):
         self.refs = list(refs)
-        self._sums = [0.0] * len(refs)
+        self._sums: list[float | torch.Tensor] = [0.0] * len(refs)
+        self._pending: list[float | torch.Tensor] = [0.0] * len(refs)
+        self._device, self._mesh = device, mesh
         for index, ref in enumerate(self.refs):
-            local = ref.param.detach() if ref.param.is_meta else ref.param.detach().to(device, copy=True)
-            sharded = nn.Parameter(
-                DTensor.from_local(local, mesh, [Replicate()], run_check=False),
-                requires_grad=ref.param.requires_grad,
-            )
+            sharded = self._sharded(ref.param)
             for key, value in vars(ref.param).items():
                 setattr(sharded, key, value)
             ref.compute = nn.Parameter(
-                torch.zeros((), dtype=compute_dtype or local.dtype, device=device),
+                torch.zeros((), dtype=compute_dtype or ref.param.dtype, device=device),
                 requires_grad=ref.param.requires_grad,
             )
             ref.compute.register_post_accumulate_grad_hook(
@@ -46,18 +45,35 @@ class ScalarBuffer:
             ref.param = sharded
             ref.show(sharded)
 
-    def refresh(self) -> None:
-        """Take over a Parameter that the script put in the place of ours."""
+    def _sharded(self, param: nn.Parameter) -> nn.Parameter:
+        local = param.detach()
+        local = local if local.is_meta else local.to(self._device, copy=True)
+        return nn.Parameter(
+            DTensor.from_local(local, self._mesh, [Replicate()], run_check=False),
+            requires_grad=param.requires_grad,
+        )
+
+    def adopt(self) -> None:
+        """Take over Parameters that the script put in the place of ours."""
         for ref in self.refs:
             shown = ref.shown()
             if shown is not ref.param and shown is not ref.compute and shown is not None:
+                if not isinstance(shown, DTensor):
+                    shown = self._sharded(shown)
                 ref.param = shown
+                ref.show(shown)
+
+    def refresh(self) -> None:
+        """Raises RuntimeError if a parameter has no value yet."""
+        self.adopt()
+        for ref in self.refs:
+            if _local(ref.param).is_meta:
+                raise on_meta([ref.name])
 
     @torch.no_grad()
     def gather(self) -> None:
         for ref in self.refs:
-            value = ref.param.to_local() if isinstance(ref.param, DTensor) else ref.param
-            ref.compute.data = value.to(ref.compute.dtype, copy=True)
+            ref.compute.data = _local(ref.param).to(ref.compute.dtype, copy=True)
             ref.compute.requires_grad_(ref.param.requires_grad)
             ref.show(ref.compute)
 
@@ -70,30 +86,39 @@ class ScalarBuffer:
         param.grad = None
         self.refs[index].used = True
 
-    def start_reduce(self, weight: float) -> None:
-        """Note the gradients times ``weight`` for the next control vector."""
+    def weigh(self, factor: float) -> None:
+        """Note the gradients since the last call, times ``factor``, for the next vector."""
         for index, ref in enumerate(self.refs):
-            if ref.used:
-                pending = getattr(ref, "pending", 0.0)
-                ref.pending = pending + (self._sums[index] * weight if weight else 0.0)
-                self._sums[index] = 0.0
-                ref.seen, ref.used = True, False
+            if ref.used and factor:
+                self._pending[index] = self._pending[index] + self._sums[index] * factor
+                ref.seen = True
+            self._sums[index], ref.used = 0.0, False
 
-    def take_pending(self) -> list[tuple[float, float]]:
-        """(1 if a gradient was seen, weighted gradient) of every parameter, and forget them."""
-        out = []
-        for ref in self.refs:
-            value = getattr(ref, "pending", 0.0)
-            out.append((float(ref.seen), float(value)))
-            ref.pending, ref.seen = 0.0, False
-        return out
+    def take_notes(self) -> list[float]:
+        """For every parameter 1 if it had a gradient, and the gradient; they are forgotten."""
+        notes = []
+        for index, ref in enumerate(self.refs):
+            notes += [float(ref.seen), float(self._pending[index])]
+            self._pending[index], ref.seen = 0.0, False
+        return notes
 
     @torch.no_grad()
-    def add_gradients(self, sums: Sequence[tuple[float, float]]) -> None:
-        """Hand the (count, summed gradient) pairs of all ranks to the parameters' ``grad``."""
-        for ref, (count, value) in zip(self.refs, sums):
+    def hand_out(self, totals: Iterator[float]) -> None:
+        """Give the sums of all ranks' notes to the parameters' ``grad``."""
+        for ref in self.refs:
+            count, value = next(totals), next(totals)
             if count == 0 or not ref.param.requires_grad:
                 continue
             if ref.param.grad is None:
                 ref.param.grad = torch.zeros_like(ref.param)
-            ref.param.grad.to_local().add_(value)
+            _local(ref.param.grad).add_(value)
+
+    def drop_gradients(self) -> None:
+        """Forget what was not handed out yet."""
+        for index, ref in enumerate(self.refs):
+            self._sums[index], self._pending[index] = 0.0, 0.0
+            ref.used = ref.seen = False
+
+
+def _local(param: torch.Tensor) -> torch.Tensor:
+    return compat.local_of(param) if isinstance(param, DTensor) else param

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -11,11 +11,15 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from . import compat
 from .clock import Clock
 from .comm import Comm, ReduceHandle
 from .flat import FlatBuffer, ParamRef
 from .precision import cast_tree
 from .scalars import ScalarBuffer
+from .weighting import StepWeight
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 class State(Enum):
@@ -54,7 +58,7 @@ class Unit:
         precision: Precision,
     ):
         self.modules = tuple(modules)
-        self.kind = type(modules[0]).__name__
+        self.kind = type(compat.without_checkpoint(modules[0]) or modules[0]).__name__
         self.clock = clock
         self.comm = comm
         self.precision = precision
@@ -78,6 +82,8 @@ class Unit:
         self.absorber: Unit | None = None
         """The unit around this one that does its gathers and reductions."""
         self.before_gather: Callable[[], None] | None = None
+        self.divide_factor: float | None = None
+        """What the script set in place of weights: gradients are summed and divided by it."""
 
     @property
     def trainable(self) -> bool:
@@ -99,7 +105,7 @@ class Unit:
             return "it is a group of modules"
         module = self.modules[0]
         for inner in module.modules():
-            if isinstance(inner, (nn.modules.batchnorm._NormBase,)):
+            if isinstance(inner, BATCH_NORMS):
                 return f"{type(inner).__name__} depends on the whole batch"
         if any(id(b) in changed_buffers for b in module.buffers()):
             return "its forward writes a buffer"
@@ -119,6 +125,12 @@ class Unit:
     def numel(self) -> int:
         """Elements of the unit's own parameters, gathered."""
         return sum(b.layout.numel for b in self.buffers)
+
+    def adopt(self) -> None:
+        """Take over Parameters that the script put in the place of ours. Collective."""
+        self.scalars.adopt()
+        for buffer in self.buffers:
+            buffer.adopt()
 
     def refresh(self) -> None:
         """Take over what the script did to the parameters since the last pass."""
@@ -164,11 +176,45 @@ class Unit:
         self.scalars.free()
         self.state = State.SHARDED
 
-    def start_reduce(self, weight: float) -> None:
-        """Issue the reduction of what the microbatches left, times ``weight``."""
+    # -- gradients ------------------------------------------------------------------------------
+
+    @property
+    def has_gradients(self) -> bool:
+        """True if this rank has gradients that were not reduced yet."""
+        return any(b.has_gradients for b in self.buffers) or any(
+            u.has_gradients for u in self.absorbed
+        )
+
+    def start_reduce(self, weight: StepWeight) -> None:
+        """Issue the reduction of what the microbatches left, times this rank's weight."""
         for unit in self.absorbed:
             unit.start_reduce(weight)
+        factor = weight.of(self.divide_factor)
         for buffer in self.buffers:
             if buffer.trainable:
-                self.reduce_in_flight.append((buffer, buffer.start_reduce(weight)))
-        self.scalars.start_reduce(weight)
+                self.reduce_in_flight.append((buffer, buffer.start_reduce(factor)))
+        self.scalars.weigh(factor)
+
+    def take_notes(self, weight: StepWeight) -> list[float]:
+        """This rank's part of the vector that ``hand_out`` wants the sum of: which parameters had
+        gradients since the last call, and the gradients of scalars."""
+        factor = weight.of(self.divide_factor)
+        self.scalars.weigh(factor)
+        notes = [float(seen) for b in self.buffers for seen in b.seen(factor)]
+        return notes + self.scalars.take_notes()
+
+    def hand_out(self, totals: Iterator[float], pending: dict[FlatBuffer, torch.Tensor]) -> None:
+        """Give the reduced gradients to the parameters' ``grad``."""
+        for buffer in self.buffers:
+            used = [next(totals) > 0 for _ in buffer.refs]
+            buffer.hand_out(pending.pop(buffer, None), used)
+        self.scalars.hand_out(totals)
+
+    def drop_gradients(self) -> None:
+        """Forget gradients that were not reduced yet."""
+        for _, handle in self.reduce_in_flight:
+            handle.wait()
+        self.reduce_in_flight = []
+        for buffer in self.buffers:
+            buffer.drop_gradients()
+        self.scalars.drop_gradients()

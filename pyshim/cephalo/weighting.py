@@ -24,36 +24,25 @@ class StepWeight:
     summed over ``group`` (on CPU) beside the forward.
     """
 
-    def __init__(
-        self,
-        samples: int,
-        kind: str,
-        divide_factor: float | None,
-        group: dist.ProcessGroup,
-        clock: Clock,
-    ):
+    def __init__(self, samples: int, kind: str, group: dist.ProcessGroup, clock: Clock):
         self.samples = samples
         self._clock = clock
         self._kind = kind
-        self._factor = divide_factor
         self._world_size = dist.get_world_size(group)
         self._total = torch.tensor([samples], dtype=torch.int64)
-        self._work = dist.all_reduce(self._total, group=group, async_op=True)
-        self._local: float | None = None
+        self._work: dist.Work | None = dist.all_reduce(self._total, group=group, async_op=True)
 
-    def local(self) -> float:
-        """Factor for this rank's gradients before they are summed over the ranks."""
-        if self._local is None:
+    def of(self, divide_factor: float | None) -> float:
+        """Factor for this rank's gradients before they are summed over the ranks.
+        ``divide_factor`` is what the script set for the unit in place of weights, or None."""
+        if self._work is not None:
             with self._clock.waiting():
                 self._work.wait()
-            self._local = self._weigh(int(self._total.item()))
-        return self._local
-
-    def _weigh(self, total: int) -> float:
+            self._work = None
         if self.samples == 0:
             return 0.0
-        if self._factor is not None:
-            return 1.0 / self._factor
+        if divide_factor is not None:
+            return 1.0 / divide_factor
         if self._kind == MEAN:
             return 1.0 / self._world_size
-        return self.samples / total
+        return self.samples / int(self._total)
