@@ -52,7 +52,7 @@ func (m *model) planBottleneck(a Allocation, p Prediction) string {
 	for i := range a.Ranks {
 		if limit, lack := m.limitOf(i, a, p); limit == LimitMemory {
 			return fmt.Sprintf("memory: device %d (%s) has time for one sample more and lacks %s for it; %s",
-				i, label(m.problem.Devices[i]), gib(lack), sentence)
+				i, label(m.problem.Devices[i]), amount(lack), sentence)
 		}
 	}
 	return sentence

@@ -72,11 +72,11 @@ func (m *model) why(limit Limit, lack int64, load RankLoad) string {
 	case LimitCompute:
 		return "it computes as long as the others wait; one sample more would take longer"
 	case LimitMemory:
-		return fmt.Sprintf("one sample more would fit into the time and lacks %s of memory", gib(lack))
+		return fmt.Sprintf("one sample more would fit into the time and lacks %s of memory", amount(lack))
 	case LimitLink:
 		return "the collectives take longer than any device computes"
 	}
-	return fmt.Sprintf("it has time and %s of memory to spare, but no sample is left for it", gib(load.HeadroomBytes()))
+	return fmt.Sprintf("it has time and %s of memory to spare, but no sample is left for it", amount(load.HeadroomBytes()))
 }
 
 // unused says for every kind of device that got no sample what one would cost.

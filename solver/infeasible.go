@@ -1,18 +1,21 @@
 package solver
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // lacking explains why one rank does not fit what it was given.
 func (m *model) lacking(rank int, missing int64, r RankLoad, a RankAllocation) *InfeasibleError {
 	d := m.problem.Devices[rank]
 	detail := fmt.Sprintf("%d samples with %s activations need %s of computing and %s of activations beside %s of state and %s reserved, and %s are usable",
-		a.Batch, a.Activations, gib(r.PeakBytes), gib(r.KeptBytes), gib(r.StateBytes), gib(r.ReservedBytes), gib(r.UsableBytes))
+		a.Batch, a.Activations, amount(r.PeakBytes), amount(r.KeptBytes), amount(r.StateBytes), amount(r.ReservedBytes), amount(r.UsableBytes))
 	if d.HostMemoryBytes > 0 && r.HostBytes > d.HostMemoryBytes && -r.HeadroomBytes() < missing {
-		detail = fmt.Sprintf("%d samples offload %s into host memory, and %s are allowed", a.Batch, gib(r.HostBytes), gib(d.HostMemoryBytes))
+		detail = fmt.Sprintf("%d samples offload %s into host memory, and %s are allowed", a.Batch, amount(r.HostBytes), amount(d.HostMemoryBytes))
 	}
 	return &InfeasibleError{
 		Rank: rank, Device: label(d), MissingBytes: missing, Detail: detail,
-		Remedy: fmt.Sprintf("give it fewer samples, smaller microbatches or less state, or %s more memory", gib(missing)),
+		Remedy: fmt.Sprintf("give it fewer samples, smaller microbatches or less state, or %s more memory", amount(missing)),
 	}
 }
 
@@ -28,7 +31,7 @@ func (m *model) infeasible() *InfeasibleError {
 	}
 	kinds := m.frugal()
 	fits, picks := 0, [][]int(nil)
-	for low, high := 1, m.problem.GlobalBatch-1; low <= high; {
+	for low, high := m.leastBatch(), m.problem.GlobalBatch-1; low <= high; {
 		mid := (low + high) / 2
 		if p, ok := m.frugalPicks(kinds, shares, mid); ok {
 			fits, picks, low = mid, p, mid+1
@@ -56,6 +59,15 @@ func (m *model) infeasible() *InfeasibleError {
 	return e
 }
 
+// leastBatch is the smallest global batch that can be asked for.
+func (m *model) leastBatch() int {
+	sum := 0
+	for _, k := range m.kinds {
+		sum += k.least * len(k.ranks)
+	}
+	return max(1, sum)
+}
+
 // nearest finds the device that lacks the fewest bytes to take all the samples
 // that the picks leave over.
 func (m *model) nearest(kinds []*frugal, shares Shares, picks [][]int) *InfeasibleError {
@@ -67,32 +79,57 @@ func (m *model) nearest(kinds []*frugal, shares Shares, picks [][]int) *Infeasib
 		}
 	}
 	left = max(left, 0)
-	best := &InfeasibleError{MissingBytes: -1}
+	best, lacking := &InfeasibleError{MissingBytes: -1}, 0
 	for k, list := range picks {
 		f := kinds[k]
-		state, without := m.stateOf(f.k.even), m.stateOf(f.k.even)-f.room(list[0])
+		batch, state := list[0]+left, m.stateOf(f.k.even)
+		must := int64(0) // what it needs whoever takes the samples that are left
 		if shares == RaggedShares {
 			state = m.stateOf(max(0, TotalPPM-(ppm-max(0, m.ppmIn(f.room(list[0]))))))
-			without = -1
+		} else {
+			must = state
 		}
-		missing := state - f.room(list[0]+left)
-		if without > 0 { // it cannot even hold its share, whoever takes the samples
-			missing = without
+		alone := f.room(list[0]) < must
+		if alone {
+			batch, state = list[0], must
+			lacking += len(list)
 		}
-		if best.MissingBytes < 0 || without > 0 || missing < best.MissingBytes {
-			batch := list[0] + left
-			if without > 0 {
-				batch = list[0]
-			}
+		missing := state - f.room(batch)
+		if best.MissingBytes < 0 || lacking == 0 && missing < best.MissingBytes || alone && lacking == len(list) {
 			best = &InfeasibleError{Rank: f.k.ranks[0], Device: label(f.k.device), MissingBytes: missing,
-				Detail: fmt.Sprintf("with %d samples it has %s left for %s of state", batch, gib(max(0, f.room(batch))), gib(state))}
-		}
-		if without > 0 {
-			break
+				Detail: fmt.Sprintf("with %d samples it has %s left for %s of state", batch, amount(max(0, f.room(batch))), amount(state))}
 		}
 	}
-	best.Remedy = fmt.Sprintf("%s more usable memory there would make it fit", gib(best.MissingBytes))
+	best.MissingBytes = m.fewest(best.Rank, best.MissingBytes, shares)
+	best.Remedy = fmt.Sprintf("%s more usable memory there would make it fit", amount(best.MissingBytes))
+	if lacking > 1 {
+		best.Remedy = fmt.Sprintf("it needs %s more usable memory; other devices that are too small as well: %d", amount(best.MissingBytes), lacking-1)
+	}
 	return best
+}
+
+// fewest is the smallest number of bytes up to enough that, added to a device,
+// makes it all fit; enough itself if even that does not.
+func (m *model) fewest(rank int, enough int64, shares Shares) int64 {
+	fits := func(bytes int64) bool {
+		p := m.problem
+		p.Devices = slices.Clone(p.Devices)
+		p.Devices[rank].UsableMemoryBytes += bytes
+		more, err := newModel(p)
+		return err == nil && more.canFit(shares, p.GlobalBatch)
+	}
+	if !fits(enough) {
+		return enough
+	}
+	low := int64(0)
+	for low+1 < enough {
+		if mid := low + (enough-low)/2; fits(mid) {
+			enough = mid
+		} else {
+			low = mid
+		}
+	}
+	return enough
 }
 
 // infeasibleByHand names the device that the manual batches do not fit.

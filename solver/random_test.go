@@ -56,7 +56,7 @@ func randomProblem(r *rand.Rand) Problem {
 		d.Rank, d.UUID = i, fmt.Sprintf("GPU-%d", i)
 		p.Devices = append(p.Devices, d)
 	}
-	p.UseAll = r.IntN(10) == 0
+	p.UseAll = r.IntN(10) == 0 && p.GlobalBatch >= devices
 	return p
 }
 

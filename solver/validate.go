@@ -22,6 +22,9 @@ func (p Problem) Validate() error {
 	if p.GlobalBatch < 1 || p.GlobalBatch > maxBatch {
 		f.add("global_batch: want 1 to %d, got %d", maxBatch, p.GlobalBatch)
 	}
+	if p.UseAll && p.GlobalBatch < len(p.Devices) {
+		f.add("global_batch: %d samples cannot give each of the %d devices one", p.GlobalBatch, len(p.Devices))
+	}
 	f.number("ragged_factor", p.RaggedFactor, 1e6)
 	f.number("microbatch_overhead_ms.forward", p.MicrobatchOverheadMs.Forward, maxTimeMs)
 	f.number("microbatch_overhead_ms.backward", p.MicrobatchOverheadMs.Backward, maxTimeMs)

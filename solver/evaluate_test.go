@@ -1,0 +1,144 @@
+package solver
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+// TestEvaluateByHand checks predictions that are worked out in the comments.
+func TestEvaluateByHand(t *testing.T) {
+	rank := func(batch, ppm int, policy Policy, micro ...int) RankAllocation {
+		return RankAllocation{batch, micro, ppm, policy}
+	}
+	tests := map[string]struct {
+		change func(*Problem)
+		a      Allocation
+		want   float64
+	}{
+		// forward max(3, 4, 4) = 4, backward max(4, 12, 12) = 12, two units: 32,
+		// first gather 3, last reduction 1, fixed 2
+		"even shares": {nil, Allocation{EvenShares, false, []RankAllocation{rank(4, 5e5, Recompute, 4), rank(2, 5e5, Recompute, 2)}}, 38},
+		// collectives 4.5 and 1.5: forward 4.5, backward 12, two units: 33, + 6 + 2
+		"ragged shares": {nil, Allocation{RaggedShares, false, []RankAllocation{rank(4, 6e5, Recompute, 4), rank(2, 4e5, Recompute, 2)}}, 41},
+		// backward 8 on the fast device, 12 on the slow one
+		"keep on the fast device": {nil, Allocation{EvenShares, false, []RankAllocation{rank(4, 5e5, Keep, 4), rank(2, 5e5, Recompute, 2)}}, 38},
+		// backward 8 on both
+		"keep on both": {nil, Allocation{EvenShares, false, []RankAllocation{rank(4, 5e5, Keep, 4), rank(2, 5e5, Keep, 2)}}, 30},
+		// the fast device runs 2, 1, 1: forward 4 + 2*0.5, backward 12 + 2*1
+		"overhead of microbatches": {func(p *Problem) { p.MicrobatchOverheadMs = Overhead{0.5, 1} },
+			Allocation{EvenShares, false, []RankAllocation{rank(4, 5e5, Recompute, 2, 1, 1), rank(2, 5e5, Recompute, 2)}}, 44},
+		// two laps of (2, 1): forward max(3, 2, 2) = 3, backward max(4, 6, 6) = 6:
+		// 2 laps * 2 units * 9 = 36, + 6
+		"ordinary accumulation": {nil, Allocation{EvenShares, true, []RankAllocation{rank(4, 5e5, Recompute, 2, 2), rank(2, 5e5, Recompute, 1, 1)}}, 42},
+		// laps (3, 2) and (1): forward 4 and 3, backward 12 and 4: 2*(16+7) + 6
+		"ordinary accumulation, unequal laps": {nil, Allocation{EvenShares, true, []RankAllocation{rank(4, 5e5, Recompute, 3, 1), rank(2, 5e5, Recompute, 2)}}, 52},
+		// whole-batch units do not recompute: backward max(4, 8, 8)
+		"whole batch": {func(p *Problem) { p.Units[0].WholeBatch = true },
+			Allocation{EvenShares, false, []RankAllocation{rank(4, 5e5, Recompute, 1, 1, 1, 1), rank(2, 5e5, Recompute, 2)}}, 30},
+		// moving 4 samples takes 20 each way: 2*(20+20) + 6
+		"offload over a slow link": {func(p *Problem) {
+			c := p.Devices[0].Costs["block"]
+			c.OffloadMsPerSample = 5
+			p.Devices[0].Costs["block"] = c
+		}, Allocation{EvenShares, false, []RankAllocation{rank(4, 5e5, Offload, 4), rank(2, 5e5, Recompute, 2)}}, 86},
+		// the slow device only stores: forward 6, backward 18
+		"batch 0": {nil, Allocation{EvenShares, false, []RankAllocation{rank(6, 5e5, Recompute, 3, 3), rank(0, 5e5, Recompute)}}, 54},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := twoDevices()
+			if tt.change != nil {
+				tt.change(&p)
+			}
+			got, err := Evaluate(p, tt.a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if math.Abs(got.IterationMs-tt.want) > 1e-9 {
+				t.Errorf("iteration %v ms, want %v", got.IterationMs, tt.want)
+			}
+			if want := 6000 / tt.want; math.Abs(got.SamplesPerSecond-want) > 1e-9 {
+				t.Errorf("%v samples/s, want %v", got.SamplesPerSecond, want)
+			}
+		})
+	}
+}
+
+func TestEvaluateMemory(t *testing.T) {
+	p := twoDevices()
+	c := p.Devices[0].Costs["block"]
+	c.KeptBytesPerSample = map[Policy]float64{Keep: 10, Recompute: 1}
+	p.Devices[0].Costs["block"] = c
+	a := Allocation{EvenShares, false, []RankAllocation{{4, []int{3, 1}, 5e5, Keep}, {2, []int{2}, 5e5, Recompute}}}
+	got, err := Evaluate(p, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 100 reserved, 50+3*50 computing, 2 units * 4 samples * 10 kept, half of 960
+	if m := got.Ranks[0].MemoryBytes(); m != 100+200+80+480 {
+		t.Errorf("memory %d, want 860", m)
+	}
+	if h := got.Ranks[0].HeadroomBytes(); h != 140 {
+		t.Errorf("headroom %d, want 140", h)
+	}
+	p.Devices[0].UsableMemoryBytes = 850
+	got, err = Evaluate(p, a)
+	var none *InfeasibleError
+	if !errors.As(err, &none) || none.MissingBytes != 10 || none.Rank != 0 {
+		t.Fatalf("got %v, want device 0 to lack 10 bytes", err)
+	}
+	if got.IterationMs == 0 {
+		t.Error("no prediction beside the error")
+	}
+}
+
+func TestEvaluateHostMemory(t *testing.T) {
+	p := twoDevices()
+	c := p.Devices[0].Costs["block"]
+	c.KeptBytesPerSample = map[Policy]float64{Recompute: 10, Offload: 1}
+	p.Devices[0].Costs["block"], p.Devices[0].HostMemoryBytes = c, 70
+	a := Allocation{EvenShares, false, []RankAllocation{{4, []int{4}, 5e5, Offload}, {2, []int{2}, 5e5, Recompute}}}
+	_, err := Evaluate(p, a) // 2 units * 4 samples * 9 bytes are 72
+	if err == nil || !strings.Contains(err.Error(), "lacks 2 bytes") || !strings.Contains(err.Error(), "host memory") {
+		t.Errorf("got %v, want 2 bytes of host memory to lack", err)
+	}
+}
+
+func TestEvaluateFaults(t *testing.T) {
+	a := Allocation{"", false, []RankAllocation{{4, []int{3}, 5e5, Keep}}}
+	_, err := Evaluate(twoDevices(), a)
+	for _, want := range []string{"shares: want", "ranks: want one for each of the 2 devices, got 1", "ranks[0].micro_batches: sum to 3, want batch 4", "state_ppm sum to 500000"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestCostAt(t *testing.T) {
+	c := Cost{Points: [][2]float64{{2, 10}, {4, 30}}, Tail: Line{5, 12}}
+	tests := map[string]struct {
+		c    Cost
+		m    int
+		want float64
+	}{
+		"none":               {c, 0, 0},
+		"below the points":   {c, 1, 10},
+		"a point":            {c, 2, 10},
+		"between":            {c, 3, 20},
+		"last point":         {c, 4, 30},
+		"tail":               {c, 5, 37},
+		"only a tail":        {Cost{Tail: Line{2, 1}}, 3, 7},
+		"never negative":     {Cost{Tail: Line{1, -9}}, 3, 0},
+		"a point at 0":       {Cost{Points: [][2]float64{{0, 4}, {2, 8}}}, 0, 4},
+		"after a point at 0": {Cost{Points: [][2]float64{{0, 4}, {2, 8}}}, 1, 6},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.c.At(tt.m); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
