@@ -3,6 +3,7 @@ package profiler
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 )
@@ -118,6 +119,18 @@ func wholeNumber(raw json.RawMessage) (int64, error) {
 	}
 	return int64(x), nil
 }
+
+// ParsePair reads one measured point, [microbatch, value].
+func ParsePair(raw json.RawMessage) ([2]float64, error) {
+	var pair []float64
+	if json.Unmarshal(raw, &pair) != nil || len(pair) != 2 {
+		return [2]float64{}, errors.New("must be a pair [microbatch, value]")
+	}
+	return [2]float64{pair[0], pair[1]}, nil
+}
+
+// Problem notes what a caller found wrong at a path.
+func (f *Fields) Problem(path string, err error) { f.problems.Add(path, "%v", err) }
 
 // Object opens a nested object; nil when absent.
 func (f *Fields) Object(name string, required bool) *Fields {

@@ -160,12 +160,12 @@ func readCost(o *Fields) Cost {
 	}
 	c := Cost{Points: [][2]float64{}}
 	o.List("points", true, func(path string, raw json.RawMessage) {
-		var pair []float64
-		if json.Unmarshal(raw, &pair) != nil || len(pair) != 2 {
-			o.problems.Add(path, "must be a pair [microbatch, value]")
+		pair, err := ParsePair(raw)
+		if err != nil {
+			o.Problem(path, err)
 			return
 		}
-		c.Points = append(c.Points, [2]float64{pair[0], pair[1]})
+		c.Points = append(c.Points, pair)
 	})
 	if t := o.Object("tail", true); t != nil {
 		c.Tail = Tail{Slope: t.Number("slope", true), Intercept: t.Number("intercept", true)}

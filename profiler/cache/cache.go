@@ -14,7 +14,7 @@ import (
 	"github.com/cephalorun/cephalorun/profiler"
 )
 
-// ErrNotFound: there is no profile of that fingerprint.
+// ErrNotFound says that there is no profile of that fingerprint.
 var ErrNotFound = errors.New("no cached profile")
 
 // CorruptError is a cached profile that cannot be used: measure again, and

@@ -183,9 +183,21 @@ func readUnit(o *profiler.Fields) profiler.Unit {
 
 func readPoints(o *profiler.Fields) Points {
 	var p Points
-	o.Into("forward_ms", true, "a list of pairs", &p.ForwardMs)
-	o.Into("backward_ms", true, "a list of pairs", &p.BackwardMs)
-	o.Into("memory_bytes", true, "a list of pairs", &p.MemoryBytes)
+	p.ForwardMs = readPairs(o, "forward_ms")
+	p.BackwardMs = readPairs(o, "backward_ms")
+	p.MemoryBytes = readPairs(o, "memory_bytes")
 	p.KeptBytesPerSample = o.Numbers("kept_bytes_per_sample", false)
 	return p
+}
+
+func readPairs(o *profiler.Fields, name string) [][2]float64 {
+	var out [][2]float64
+	o.List(name, true, func(path string, raw json.RawMessage) {
+		pair, err := profiler.ParsePair(raw)
+		if err != nil {
+			o.Problem(path, err)
+		}
+		out = append(out, pair)
+	})
+	return out
 }

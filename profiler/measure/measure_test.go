@@ -211,7 +211,8 @@ func TestReadMeasurement(t *testing.T) {
 		"no unit":         {strings.Replace(text(0, "", 1), `"units":[`, `"units":[],"were":[`, 1), "units: is empty"},
 		"unit unmeasured": {strings.Replace(text(0, "", 1), `"GPT (root)":{"forward`, `"Other":{"forward`, 1), "costs.GPT (root): is missing"},
 		"no device":       {strings.Replace(text(0, "", 1), `"device":`, `"devise":`, 1), "device: is missing"},
-		"points":          {strings.Replace(text(0, "", 1), `[[1,30]]`, `30`, 1), "costs.GPT (root).memory_bytes: must be a list of pairs, is 30"},
+		"points":          {strings.Replace(text(0, "", 1), `[[1,30]]`, `30`, 1), "costs.GPT (root).memory_bytes: must be a list, is 30"},
+		"half a point":    {strings.Replace(text(0, "", 1), `[[1,30]]`, `[[1]]`, 1), "costs.GPT (root).memory_bytes[0]: must be a pair [microbatch, value]"},
 		"negative rank":   {strings.Replace(text(0, "", 1), `"rank":0`, `"rank":-1`, 1), "rank: is -1"},
 	}
 	for name, c := range cases {
