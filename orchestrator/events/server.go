@@ -74,6 +74,26 @@ func (s *Server) Path() string { return s.path }
 // server is closed and all streams have ended.
 func (s *Server) Events() <-chan Event { return s.events }
 
+// acceptLimit is how long Finish still takes workers that have connected already.
+const acceptLimit = 20 * time.Millisecond
+
+// Finish closes the server when the workers have ended: what they sent to the last is
+// read first, but for no longer than limit. Events must be read until then.
+func (s *Server) Finish(limit time.Duration) {
+	if l, ok := s.listener.(*net.UnixListener); ok {
+		_ = l.SetDeadline(time.Now().Add(acceptLimit))
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.done.Wait() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
+	s.Close()
+}
+
 // Close ends all streams, on which workers go, and then the channel of events.
 // Events must be read until then.
 func (s *Server) Close() {

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/cephalorun/cephalorun/orchestrator"
+	"github.com/cephalorun/cephalorun/orchestrator/supervise"
+	"github.com/cephalorun/cephalorun/profiler"
+	"github.com/cephalorun/cephalorun/profiler/cpu"
+)
+
+// guardCommand starts this program as the guard of a process tree.
+const guardCommand = "guard-process"
+
+// app is what the commands need of their surroundings.
+type app struct {
+	stdout, stderr io.Writer
+	environ        []string
+	dir            string
+	now            func() time.Time
+	gpus, cpu      profiler.Provider
+	// guard makes the supervisor of process trees, once it is needed.
+	guard func(*slog.Logger) (*supervise.Supervisor, error)
+	// signals starts to listen for signals: the first one ends the context, the
+	// second closes the channel.
+	signals func(context.Context) (ctx context.Context, force <-chan struct{}, release func())
+	// width is the width of the terminal on stderr, 0 if there is none.
+	width int
+}
+
+// newApp is the app of a process.
+func newApp() (*app, func()) {
+	host, _ := os.Hostname() // for reading only
+	dir, _ := os.Getwd()     // a folder that is gone fails where it is used
+	a := &app{
+		stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, now: time.Now,
+		gpus: gpuProvider(host, slog.New(slog.DiscardHandler)), cpu: cpu.Provider{Node: host},
+		signals: listenForSignals,
+		guard: func(log *slog.Logger) (*supervise.Supervisor, error) {
+			return supervise.New(supervise.Options{
+				GuardPath: "/proc/self/exe", GuardArgs: []string{"cephalorun", guardCommand},
+				GuardEnv: []string{}, Logger: log,
+			})
+		},
+	}
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		a.width = 80
+		if w, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && w > 0 {
+			a.width = w
+		}
+	}
+	return a, func() {}
+}
+
+// deps are the dependencies of a run.
+func (a *app) deps(o *options, force <-chan struct{}) (orchestrator.Deps, error) {
+	log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	guard, err := a.guard(log)
+	if err != nil {
+		return orchestrator.Deps{}, err
+	}
+	d := orchestrator.Deps{
+		Supervisor: guard, GPUs: a.gpus, CPU: a.cpu, Environ: a.environ, Dir: a.dir, Now: a.now,
+		Stdout: a.stdout, Stderr: a.stderr, Width: a.width, Logger: log, Force: force,
+	}
+	if o.json {
+		// Standard output is for events then; what the script prints goes beside it.
+		d.Events, d.Stdout, d.Width = a.stdout, a.stderr, 0
+	}
+	return d, nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/cephalorun/cephalorun/orchestrator"
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+)
+
+// options are the flags of all commands.
+type options struct {
+	// For every command.
+	stateDir string
+	json     bool
+	noColor  bool
+	// For those that look at devices.
+	devices string
+	python  string
+	// For those that plan.
+	globalBatch batchSize
+	profile     string
+	plan        string
+	even        bool
+	remeasure   bool
+	// For those that train.
+	weighting    weighting
+	stopGrace    time.Duration
+	keepSlurm    bool
+	emulatedBF16 bool
+}
+
+// defaultGrace is longer than the 30 s that torchrun gives its workers.
+const defaultGrace = 40 * time.Second
+
+func (o *options) addGlobal(f *pflag.FlagSet, environ []string) {
+	f.StringVar(&o.stateDir, "state-dir", rundir.DefaultState, "folder for runs and profiles")
+	f.BoolVar(&o.json, "json", false, "print JSON on standard output, and errors as JSON")
+	f.BoolVar(&o.noColor, "no-color", hasEnv(environ, "NO_COLOR"), "no colours (also NO_COLOR)")
+}
+
+func (o *options) addDevices(f *pflag.FlagSet) {
+	f.StringVar(&o.devices, "devices", "", "a devices file (YAML), or indexes and UUIDs such as 0,GPU-8f,cpu (default: all)")
+}
+
+func (o *options) addPython(f *pflag.FlagSet) {
+	f.StringVar(&o.python, "python", "", "the Python to use (also CEPHALO_PYTHON; default: python3 on the PATH, then the one of set-up)")
+}
+
+func (o *options) addPlanning(f *pflag.FlagSet) {
+	o.addDevices(f)
+	o.addPython(f)
+	f.Var(&o.globalBatch, "global-batch", "samples of one step on all devices together (default: what the script has)")
+	f.StringVar(&o.profile, "profile", "", "use this profile and do not measure")
+	f.BoolVar(&o.even, "even", false, "split evenly, for comparison")
+	f.BoolVar(&o.remeasure, "remeasure", false, "measure again, also when there is a profile")
+	f.BoolVar(&o.emulatedBF16, "allow-emulated-bf16", false, "let bf16 run where the hardware has none")
+	o.addStop(f)
+}
+
+func (o *options) addStop(f *pflag.FlagSet) {
+	f.DurationVar(&o.stopGrace, "stop-grace", defaultGrace, "how long a run may take to stop after SIGTERM")
+	f.BoolVar(&o.keepSlurm, "keep-slurm-env", false, "show SLURM_* to the workers")
+}
+
+func (o *options) addRun(f *pflag.FlagSet) {
+	o.weighting = "samples"
+	o.addPlanning(f)
+	f.StringVar(&o.plan, "plan", "", "use this plan and do not solve for one")
+	f.Var(&o.weighting, "weighting", "what the script's loss is: samples (a mean over them) or mean (already divided by a global count)")
+}
+
+// spec is what the flags ask for.
+func (o *options) spec(script string, args []string) orchestrator.Spec {
+	strategy := orchestrator.Best
+	if o.even {
+		strategy = orchestrator.Even
+	}
+	weight := string(o.weighting)
+	if weight == "" {
+		weight = "samples"
+	}
+	return orchestrator.Spec{
+		Script: script, Args: args, GlobalBatch: int(o.globalBatch), Python: o.python, StateDir: o.stateDir,
+		Devices: o.devices, ProfileFile: o.profile, PlanFile: o.plan, Strategy: strategy, Weighting: weight,
+		StopGrace: o.stopGrace, KeepSlurm: o.keepSlurm, AllowEmulatedBF16: o.emulatedBF16, Remeasure: o.remeasure,
+	}
+}
+
+// batchSize is a number of samples; 0 is not given.
+type batchSize int
+
+var _ pflag.Value = (*batchSize)(nil)
+
+// String implements pflag.Value.
+func (b *batchSize) String() string {
+	if *b == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(*b))
+}
+
+// Set implements pflag.Value.
+func (b *batchSize) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return errors.New("it must be a whole number of at least 1")
+	}
+	*b = batchSize(n)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (b *batchSize) Type() string { return "samples" }
+
+// weighting is how the ranks' gradients are weighted.
+type weighting string
+
+var _ pflag.Value = (*weighting)(nil)
+
+// String implements pflag.Value.
+func (w *weighting) String() string { return string(*w) }
+
+// Set implements pflag.Value.
+func (w *weighting) Set(text string) error {
+	if text != "samples" && text != "mean" {
+		return errors.New("it must be samples or mean")
+	}
+	*w = weighting(text)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (w *weighting) Type() string { return "samples|mean" }
+
+func hasEnv(environ []string, name string) bool {
+	for _, entry := range environ {
+		if n, v, _ := strings.Cut(entry, "="); n == name && v != "" {
+			return true
+		}
+	}
+	return false
+}

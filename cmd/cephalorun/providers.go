@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/cephalorun/cephalorun/profiler"
+	"github.com/cephalorun/cephalorun/profiler/rpc"
+)
+
+// gpuProvider asks the plugin for GPUs.
+func gpuProvider(node string, log *slog.Logger) profiler.Provider {
+	return pluginOrNone{
+		plugin:    rpc.Client{Request: rpc.Request{Node: node}, Logger: log},
+		hasPlugin: func() bool { _, err := rpc.Locate(""); return err == nil },
+		hasDriver: driverLoaded,
+	}
+}
+
+// pluginOrNone decides what a missing plugin means: where no driver is loaded either,
+// there is nothing that it could have found; where one is, not knowing is an error.
+type pluginOrNone struct {
+	plugin    profiler.Provider
+	hasPlugin func() bool
+	hasDriver func() bool
+}
+
+var _ profiler.Provider = pluginOrNone{}
+
+// Devices implements profiler.Provider.
+func (p pluginOrNone) Devices(ctx context.Context) ([]profiler.Device, error) {
+	if !p.hasPlugin() {
+		if !p.hasDriver() {
+			return nil, profiler.ErrNoDriver
+		}
+		return nil, fmt.Errorf("%w: %s is missing beside this program, and an NVIDIA driver is loaded", profiler.ErrCannotAsk, rpc.BinaryName)
+	}
+	return p.plugin.Devices(ctx)
+}
+
+// driverLoaded looks for the traces of an NVIDIA driver: of Linux, and of WSL.
+func driverLoaded() bool {
+	for _, path := range []string{"/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}

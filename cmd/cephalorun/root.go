@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cephalorun/cephalorun/orchestrator"
+)
+
+// run executes a command line and returns the exit code. It is the only place that
+// prints an error.
+func run(args []string, a *app) int {
+	root, o := newRoot(a)
+	root.SetArgs(args)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	err := root.ExecuteContext(context.Background())
+	code := exitCode(err)
+	if err != nil {
+		printError(a, o, err, code)
+	}
+	return code
+}
+
+// newRoot builds the command line. The root itself runs a script, as torchrun does.
+func newRoot(a *app) (*cobra.Command, *options) {
+	o := &options{}
+	root := &cobra.Command{
+		Use:   "cephalorun [flags] SCRIPT [script's own arguments]",
+		Short: "Train a PyTorch FSDP script on unequal devices at the speed of all of them together",
+		Long: `Train a PyTorch FSDP script on unequal devices at the speed of all of them together, with
+the result that one big device would have given.
+
+Flags before SCRIPT are cephalorun's; everything after it is the script's.
+` + exitHelp,
+		Example: `  cephalorun train.py --epochs 3
+  cephalorun --global-batch 64 train.py
+  cephalorun --devices devices.yaml train.py`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.Help()
+			}
+			return runScript(c.Context(), a, o, args)
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w: %w", orchestrator.ErrUsage, err)
+	})
+	o.addGlobal(root.PersistentFlags(), a.environ)
+	o.addRun(root.Flags())
+	root.Flags().SetInterspersed(false)
+	root.AddCommand(
+		newRunCommand(a, o), newProfileCommand(a, o), newPlanCommand(a, o), newDevicesCommand(a, o),
+		newDoctorCommand(a, o), newRunsCommand(a, o), newStatusCommand(a, o), newLogsCommand(a, o),
+		newStopCommand(a, o), newVersionCommand(a, o),
+	)
+	return root, o
+}
+
+// exactArgs is cobra's check of the number of arguments as an error of usage.
+func exactArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return fmt.Errorf("%w: %w", orchestrator.ErrUsage, err)
+		}
+		return nil
+	}
+}

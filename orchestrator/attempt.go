@@ -1,0 +1,222 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/launch"
+	"github.com/cephalorun/cephalorun/orchestrator/output"
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+	"github.com/cephalorun/cephalorun/orchestrator/supervise"
+	"github.com/cephalorun/cephalorun/profiler"
+	"github.com/cephalorun/cephalorun/pyshim"
+)
+
+// attempt is one start of torchrun: for training, for a profile or for the hardware's
+// own numbers.
+type attempt struct {
+	// Configuration, never modified.
+	mode      launch.Mode
+	id        string // differs for every attempt
+	script    string
+	args      []string
+	planPath  string
+	weighting string
+	keepSlurm bool
+	grace     time.Duration
+	devices   []profiler.Device
+	logPath   func(rank int) string
+	launchLog string
+	// screen says that rank 0 is shown.
+	screen bool
+
+	// Dependencies, never modified.
+	deps   Deps
+	run    *rundir.Run
+	python Python
+	entry  pyshim.Entry
+	hear   func(events.Event) // called for each event, in one goroutine
+
+	// State, of the goroutine that runs the attempt.
+	temp    string
+	server  *events.Server
+	ranks   *output.Ranks
+	mps     *mps
+	tree    *supervise.Tree
+	stories *stories
+	words   *launcherWords
+}
+
+// ended is what became of an attempt.
+type ended struct {
+	outcome supervise.Outcome
+	stories *stories
+	// stopped is the cause when a signal ended the attempt.
+	stopped error
+}
+
+// do runs the attempt to its end. The context's end stops it gracefully; deps.Force
+// cuts that short.
+func (a *attempt) do(ctx context.Context) (ended, error) {
+	a.stories = newStories(len(a.devices))
+	defer a.cleanUp()
+	if err := a.prepare(ctx); err != nil {
+		return ended{}, err
+	}
+	if err := a.start(ctx); err != nil {
+		return ended{}, err
+	}
+	end := a.watch(ctx)
+	a.finish()
+	end.stories = a.stories
+	return end, nil
+}
+
+// prepare makes everything that must be there before the first worker.
+func (a *attempt) prepare(ctx context.Context) error {
+	var err error
+	if a.temp, err = tempDir(); err != nil {
+		return err
+	}
+	if a.server, err = events.Listen(a.temp, a.deps.Now); err != nil {
+		return err
+	}
+	var stdout, stderr io.Writer
+	if a.screen {
+		stdout, stderr = a.deps.Stdout, a.deps.Stderr
+	}
+	a.ranks, err = output.Open(output.Options{
+		Dir: a.temp, LogPath: a.logPath, Ranks: len(a.devices), Stdout: stdout, Stderr: stderr,
+	})
+	if err != nil {
+		return err
+	}
+	if launch.NeedsMPS(a.devices) {
+		if a.mps, err = startMPS(ctx, a.deps, a.temp, a.devices); err != nil {
+			return err
+		}
+	}
+	a.words, err = openLauncherWords(a.launchLog)
+	return err
+}
+
+func (a *attempt) start(ctx context.Context) error {
+	threads := launch.ThreadsPerRank(launch.ReadCores(os.DirFS("/"), runtime.NumCPU()), len(a.devices))
+	if err := launch.Entries(a.devices, threads).Write(a.run.Path(rundir.DevicesFile)); err != nil {
+		return err
+	}
+	w := launch.Workers{
+		Mode: a.mode, RunDir: a.run.Dir, Plan: a.planPath, Devices: a.run.Path(rundir.DevicesFile),
+		Socket: a.server.Path(), Output: a.temp, Weighting: a.weighting, Threads: threads, KeepSlurm: a.keepSlurm,
+	}
+	if a.mps != nil {
+		w.MPS = &a.mps.MPS
+	}
+	argv := launch.Torchrun{
+		Python: a.python.Path, Launcher: a.entry.Launcher, Shim: a.entry.Shim, RunID: a.id,
+		Ranks: len(a.devices), Script: a.script, Args: a.args,
+	}.Argv()
+	tree, err := a.deps.Supervisor.Start(ctx, supervise.Command{
+		Path: argv[0], Args: argv, Env: launch.Environ(a.deps.Environ, w), Dir: a.deps.Dir,
+		Stdout: a.words.line, Stderr: a.words.line,
+	})
+	if err != nil {
+		return fmt.Errorf("start torchrun: %w", err)
+	}
+	a.tree = tree
+	a.hear(events.Event{Time: a.deps.Now(), Kind: events.Launch, Rank: events.NoRank, PID: tree.First().PID,
+		Phase: string(a.mode), Message: a.id, WorldSize: len(a.devices)})
+	return nil
+}
+
+// watch follows the attempt until its tree is gone.
+func (a *attempt) watch(ctx context.Context) ended {
+	var end ended
+	stop := newStopping(a)
+	defer stop.release()
+	asked, force := ctx.Done(), a.deps.Force
+	for {
+		select {
+		case e := <-a.server.Events():
+			a.take(e)
+		case <-a.tree.Done():
+			end.outcome = a.tree.Outcome()
+			return end
+		case <-asked:
+			asked = nil
+			end.stopped = context.Cause(ctx)
+			stop.begin(end.stopped)
+		case <-stop.term:
+			a.tree.Signal(sigterm)
+		case <-stop.kill:
+			stop.killNow()
+		case <-force:
+			force = nil
+			stop.killNow()
+		case outcome := <-stop.killed:
+			end.outcome = outcome
+			return end
+		}
+	}
+}
+
+func (a *attempt) take(e events.Event) {
+	a.stories.add(e)
+	a.hear(e)
+}
+
+// finishLimit is how long the last events may take when all workers have ended.
+const finishLimit = 3 * time.Second
+
+// finish takes what is still on its way.
+func (a *attempt) finish() {
+	go a.server.Finish(finishLimit)
+	for e := range a.server.Events() {
+		a.take(e)
+	}
+	a.ranks.Close()
+}
+
+// cleanUp ends what is left, also when the attempt did not get far.
+func (a *attempt) cleanUp() {
+	if a.tree != nil {
+		select {
+		case <-a.tree.Done():
+		default:
+			a.tree.Kill()
+		}
+	}
+	if a.mps != nil {
+		a.mps.stop()
+	}
+	if a.server != nil && a.tree == nil {
+		a.server.Close()
+	}
+	if a.ranks != nil && a.tree == nil {
+		a.ranks.Close()
+	}
+	if a.words != nil {
+		a.words.close()
+	}
+	if a.temp != "" {
+		_ = os.RemoveAll(a.temp)
+	}
+}
+
+// failure is the first real failure, with where to read on.
+func (a *attempt) failure(end ended) Failure {
+	f := end.stories.judge(end.outcome)
+	if f.Rank >= 0 {
+		f.Device = a.devices[f.Rank].Label()
+		f.LogPath = a.logPath(f.Rank)
+		f.Lines = a.ranks.Tail(f.Rank)
+		return f
+	}
+	f.LogPath, f.Lines = a.launchLog, a.words.tail()
+	return f
+}

@@ -1,0 +1,188 @@
+package orchestrator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/launch"
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+	"github.com/cephalorun/cephalorun/orchestrator/show"
+	"github.com/cephalorun/cephalorun/templates"
+)
+
+// Run trains a script from start to end. The context's end, with a *StoppedError as
+// its cause, stops it gracefully. The report is there also when the run failed after
+// its launch.
+func Run(ctx context.Context, spec Spec, deps Deps) (show.Report, error) {
+	s, err := open(ctx, spec, deps)
+	if err != nil {
+		return show.Report{}, err
+	}
+	defer s.close()
+	err = s.plannedRun(ctx)
+	return s.conclude(ctx, err)
+}
+
+// Plan finds the plan of a script, measuring it if need be, and does not train.
+func Plan(ctx context.Context, spec Spec, deps Deps) (Planned, error) {
+	s, err := open(ctx, spec, deps)
+	if err != nil {
+		return Planned{}, err
+	}
+	defer s.close()
+	if err = s.obtainPlan(ctx); err != nil {
+		_, err = s.conclude(ctx, err)
+		return Planned{}, err
+	}
+	if err := s.enter(Done, "planned", nil); err != nil {
+		return Planned{}, err
+	}
+	return Planned{Plan: s.plan, Profile: s.profile, ProfilePath: s.run.Path(rundir.ProfileFile), Names: s.names()}, nil
+}
+
+// plannedRun is the way of a run that ends well.
+func (s *session) plannedRun(ctx context.Context) error {
+	for _, note := range s.devices.Notes {
+		s.screen.say("note: %s", note)
+	}
+	for _, d := range s.devices.LeftOut {
+		s.screen.say("note: %s is left out: it %s", d.Label(), d.Problem)
+	}
+	if err := s.obtainPlan(ctx); err != nil {
+		return err
+	}
+	return s.train(ctx)
+}
+
+func (s *session) obtainPlan(ctx context.Context) error {
+	if s.spec.PlanFile == "" {
+		if err := s.obtainProfile(ctx); err != nil {
+			return err
+		}
+		return s.makePlan()
+	}
+	if err := s.givenPlan(); err != nil {
+		return err
+	}
+	fingerprint, err := s.fingerprint()
+	if err != nil {
+		return err
+	}
+	if err := s.planOfThisModel(fingerprint); err != nil {
+		return err
+	}
+	// The profile also says how the script draws its data, which workers need.
+	if err := s.obtainProfile(ctx); err != nil {
+		return err
+	}
+	return s.writePlan()
+}
+
+// train launches the workers and follows them to the end.
+func (s *session) train(ctx context.Context) error {
+	if err := s.enter(Starting, "", nil); err != nil {
+		return err
+	}
+	s.tracker = newTracker(len(s.devices.Chosen))
+	a := s.newAttempt(launch.Train, "")
+	a.screen = true
+	a.deps.Stderr = s.screen
+	a.deps.Stdout = s.screen.beside(s.deps.Stdout)
+	a.hear = s.hearTraining
+	end, err := a.do(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range end.outcome.Left {
+		s.screen.say("%s cannot be killed; leaving it. Its device may need a reset of the host", p)
+	}
+	if end.stopped != nil {
+		return end.stopped
+	}
+	if !end.outcome.Success() {
+		return &ScriptError{a.failure(end)}
+	}
+	return nil
+}
+
+// statusInterval is how often status.json is renewed while steps come in.
+const statusInterval = time.Second
+
+// hearTraining keeps an event and shows what it means for the run.
+func (s *session) hearTraining(e events.Event) {
+	s.keep(e)
+	if e.Kind == events.Malformed {
+		s.screen.say("note: rank %d sent a line that is %s: %s", e.Rank, e.Message, e.Detail)
+	}
+	step, whole := s.tracker.add(e)
+	if !whole {
+		return
+	}
+	if s.state == Starting {
+		if err := s.enter(Training, "", nil); err != nil {
+			s.deps.Logger.Error("enter state", "error", err)
+		}
+	}
+	s.screen.progress(step)
+	if s.deps.Now().Sub(s.written) >= statusInterval {
+		if err := s.writeStatus(Status{State: s.state, Step: &step}); err != nil {
+			s.deps.Logger.Error("write status", "error", err)
+		}
+	}
+}
+
+// conclude says how the run ended and writes the report.
+func (s *session) conclude(ctx context.Context, err error) (show.Report, error) {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrScript) {
+		err = context.Cause(ctx)
+	}
+	outcome, message := Done, ""
+	var failure *Failure
+	var stopped *StoppedError
+	var script *ScriptError
+	switch {
+	case err == nil:
+	case errors.As(err, &stopped):
+		if s.tracker != nil {
+			stopped.Steps = len(s.tracker.done)
+		}
+		outcome, message = Stopped, err.Error()
+	default:
+		outcome, message = Failed, err.Error()
+		if errors.As(err, &script) {
+			failure = &script.Failure
+		}
+	}
+	if stateErr := s.enter(outcome, message, failure); stateErr != nil {
+		s.deps.Logger.Error("enter state", "error", stateErr)
+	}
+	if s.tracker == nil {
+		return show.Report{}, err
+	}
+	report := s.tracker.report(s.plan, s.names())
+	report.Run, report.Dir, report.Outcome = s.run.ID, s.run.Dir, string(outcome)
+	report.Seconds = s.deps.Now().Sub(s.began).Seconds()
+	if writeErr := s.writeReport(report, message); writeErr != nil {
+		s.screen.say("note: the report could not be written: %v", writeErr)
+	}
+	s.note(events.Event{Kind: events.Ended, Message: string(outcome)})
+	s.screen.say("%s", report.Text())
+	return report, err
+}
+
+func (s *session) writeReport(report show.Report, failure string) error {
+	if err := rundir.WriteJSON(s.run.Path(rundir.ReportJSON), report); err != nil {
+		return err
+	}
+	var page bytes.Buffer
+	if err := templates.Page(&page, templates.Report{
+		Title: "Run " + report.Run, Failure: failure, Losses: s.tracker.losses(),
+		Summary: facts(report), Ranks: templates.Table{Columns: report.Columns(), Rows: report.Rows()},
+	}); err != nil {
+		return err
+	}
+	return rundir.WriteFile(s.run.Path(rundir.ReportHTML), page.Bytes())
+}

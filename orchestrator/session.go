@@ -1,0 +1,176 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/launch"
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+	"github.com/cephalorun/cephalorun/orchestrator/show"
+	"github.com/cephalorun/cephalorun/profiler"
+	"github.com/cephalorun/cephalorun/pyshim"
+	"github.com/cephalorun/cephalorun/solver"
+)
+
+// session is one run with all that it found out.
+type session struct {
+	// Configuration and dependencies, never modified.
+	spec Spec
+	deps Deps
+
+	// State, of the goroutine that runs it.
+	store   rundir.Store
+	run     *rundir.Run
+	journal *events.Journal
+	screen  *screen
+	state   State
+	python  Python
+	devices Devices
+	entry   pyshim.Entry
+	profile profiler.Profile
+	plan    solver.Plan
+	tracker *tracker
+	began   time.Time
+	written time.Time // of status.json
+	attempt int
+}
+
+// Status is status.json: where a run stands.
+type Status struct {
+	State   State      `json:"state"`
+	Updated time.Time  `json:"updated"`
+	Step    *show.Step `json:"last_step,omitempty"`
+	Failure *Failure   `json:"failure,omitempty"`
+	Message string     `json:"message,omitempty"`
+}
+
+// open checks what was asked for and makes the run's folder.
+func open(ctx context.Context, spec Spec, deps Deps) (*session, error) {
+	s := &session{spec: spec, deps: deps, state: Preparing, began: deps.Now(),
+		screen: &screen{out: deps.Stderr, width: deps.Width, now: deps.Now}}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	var err error
+	finder := PythonFinder{Flag: spec.Python, Environ: deps.Environ}
+	if s.python, err = finder.Find(ctx); err != nil {
+		return nil, err
+	}
+	if s.devices, err = s.find(ctx); err != nil {
+		return nil, err
+	}
+	if s.store, err = rundir.Open(spec.StateDir); err != nil {
+		return nil, err
+	}
+	return s, s.makeFolder()
+}
+
+// check refuses what cannot work before anything is started.
+func (s *session) check() error {
+	if s.spec.GlobalBatch < 0 {
+		return usage("--global-batch is %d; it must be at least 1", s.spec.GlobalBatch)
+	}
+	if s.spec.Script == "" {
+		return nil
+	}
+	info, err := os.Stat(s.spec.Script)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return usage("there is no script %s", s.spec.Script)
+	case err != nil:
+		return usage("script %s: %w", s.spec.Script, err)
+	case info.IsDir():
+		return usage("%s is a folder; name the script", s.spec.Script)
+	}
+	return nil
+}
+
+func (s *session) find(ctx context.Context) (Devices, error) {
+	return DeviceFinder{Spec: s.spec.Devices, Environ: s.deps.Environ, GPUs: s.deps.GPUs, CPU: s.deps.CPU}.Find(ctx)
+}
+
+func (s *session) makeFolder() error {
+	name := s.spec.Script
+	if name == "" {
+		name = "hardware"
+	}
+	var err error
+	if s.run, err = s.store.New(name, s.deps.Now()); err != nil {
+		return err
+	}
+	owner := rundir.Owner{PID: os.Getpid(), Started: s.began, Script: s.spec.Script, Args: s.spec.Args}
+	owner.Host, _ = os.Hostname() // for reading only
+	owner.StartTicks = ownStart()
+	if err := s.run.SetOwner(owner); err != nil {
+		return err
+	}
+	if s.entry, err = pyshim.Prepare(s.run.Dir, s.run.ID); err != nil {
+		return err
+	}
+	s.journal, err = events.OpenJournal(s.run.Path(rundir.EventsFile), s.deps.Events)
+	return err
+}
+
+// close gives the run up.
+func (s *session) close() {
+	if s.journal != nil {
+		_ = s.journal.Close()
+	}
+	s.run.Unlock()
+}
+
+// enter goes to another state and tells.
+func (s *session) enter(to State, message string, failure *Failure) error {
+	if err := s.state.next(to); err != nil {
+		return err
+	}
+	s.state = to
+	s.note(events.Event{Kind: events.State, Phase: string(to), Message: message})
+	return s.writeStatus(Status{State: to, Message: message, Failure: failure})
+}
+
+func (s *session) writeStatus(status Status) error {
+	status.Updated = s.deps.Now()
+	s.written = status.Updated
+	return rundir.WriteJSON(s.run.Path(rundir.StatusFile), status)
+}
+
+// note keeps an event of our own. A journal that cannot be written costs the event
+// and not the run; it is said once in the log.
+func (s *session) note(e events.Event) {
+	e.Time, e.Rank = s.deps.Now(), events.NoRank
+	s.keep(e)
+}
+
+func (s *session) keep(e events.Event) {
+	if err := s.journal.Write(e); err != nil {
+		s.deps.Logger.Error("keep event", "error", err)
+	}
+}
+
+// newAttempt prepares a start of torchrun.
+func (s *session) newAttempt(mode launch.Mode, prefix string) *attempt {
+	s.attempt++
+	return &attempt{
+		mode: mode, id: fmt.Sprintf("%s-%d", s.run.ID, s.attempt),
+		script: s.spec.Script, args: s.spec.Args, planPath: s.run.Path(rundir.PlanFile),
+		weighting: s.spec.Weighting, keepSlurm: s.spec.KeepSlurm, grace: s.spec.StopGrace,
+		devices:   s.devices.Chosen,
+		logPath:   func(rank int) string { return s.run.Path(rundir.LogsDir, fmt.Sprintf("%srank-%d.log", prefix, rank)) },
+		launchLog: s.run.Path(rundir.LogsDir, prefix+"launcher.log"),
+		deps:      s.deps, run: s.run, python: s.python, entry: s.entry, hear: s.keep,
+	}
+}
+
+// names are the devices' names by rank.
+func (s *session) names() []string {
+	var names []string
+	for _, d := range s.devices.Chosen {
+		names = append(names, d.Name)
+	}
+	return names
+}

@@ -1,0 +1,56 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cephalorun/cephalorun/profiler"
+	"github.com/cephalorun/cephalorun/solver"
+)
+
+// Profile is what a model costs on each device, at the largest measured microbatch.
+func Profile(p profiler.Profile, path string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "model %s: %d parameters, %g bytes of state each\n", p.Model.Name, p.Model.Parameters, p.Model.StateBytesPerParameter)
+	header := []string{"rank", "device", "unit", "count", "samples", "forward", "backward", "memory"}
+	var rows [][]string
+	for _, d := range p.Devices {
+		for _, u := range p.Model.Units {
+			c := d.Costs[u.Class]
+			m := 1.0
+			if n := len(c.ForwardMs.Points); n > 0 {
+				m = c.ForwardMs.Points[n-1][0]
+			}
+			rows = append(rows, []string{number(d.Rank), d.Name, u.Class, number(u.Count), fmt.Sprint(m),
+				Ms(c.ForwardMs.At(m)), Ms(c.BackwardMs.At(m)), Bytes(int64(c.MemoryBytes.At(m)))})
+		}
+	}
+	b.WriteString(table(header, rows, 3))
+	for _, u := range p.Model.Units {
+		c := p.Collectives[u.Class]
+		fmt.Fprintf(&b, "collectives of one %s: gather %s, reduce %s\n", u.Class, Ms(c.AllGatherMs), Ms(c.ReduceScatterMs))
+	}
+	fmt.Fprintf(&b, "profile: %s\n", path)
+	return b.String()
+}
+
+// Explanation says why a plan is as it is.
+func Explanation(p solver.Problem, plan solver.Plan) (string, error) {
+	e, err := solver.Explain(p, plan)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, r := range e.Ranks {
+		fmt.Fprintf(&b, "rank %d (%s): limited by %s: %s\n", r.Rank, r.Device, r.Limit, r.Why)
+	}
+	for _, sentence := range append(e.Unused, e.Help) {
+		if sentence != "" {
+			b.WriteString(sentence + "\n")
+		}
+	}
+	return b.String(), nil
+}
+
+// Table lays out columns, the first left of them to the left.
+func Table(header []string, rows [][]string, left int) string { return table(header, rows, left) }

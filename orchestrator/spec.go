@@ -1,0 +1,52 @@
+package orchestrator
+
+import (
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/cephalorun/cephalorun/orchestrator/supervise"
+	"github.com/cephalorun/cephalorun/profiler"
+)
+
+// Spec is what the user asks for.
+type Spec struct {
+	// Script is the user's script; empty only for the measurement of hardware.
+	Script string
+	Args   []string
+	// GlobalBatch is 0 when the script decides.
+	GlobalBatch int
+	Python      string // --python
+	StateDir    string
+	Devices     string // --devices
+	ProfileFile string // --profile: use this profile
+	PlanFile    string // --plan: use this plan
+	Strategy    Strategy
+	Weighting   string // samples | mean
+	// StopGrace is how long a run may take to stop by itself after SIGTERM.
+	StopGrace time.Duration
+	KeepSlurm bool
+	// AllowEmulatedBF16 lets bfloat16 run where the hardware has none.
+	AllowEmulatedBF16 bool
+	// Remeasure ignores a cached profile.
+	Remeasure bool
+}
+
+// Deps is what a run needs of its surroundings.
+type Deps struct {
+	Supervisor *supervise.Supervisor
+	GPUs, CPU  profiler.Provider
+	Environ    []string
+	// Dir is the working folder of the script.
+	Dir string
+	Now func() time.Time
+	// Stdout gets what rank 0 prints there, Stderr the same and our own words.
+	Stdout, Stderr io.Writer
+	// Events gets every event as a JSON line; nil without --json.
+	Events io.Writer
+	// Width is the terminal's width in columns; 0 when Stderr is no terminal.
+	Width  int
+	Logger *slog.Logger
+	// Force is closed when the user does not want to wait any longer.
+	Force <-chan struct{}
+}

@@ -1,0 +1,41 @@
+package orchestrator
+
+import (
+	"fmt"
+	"slices"
+)
+
+// State is where a run stands.
+type State string
+
+// The states of a run; the table of moves is below and drawn in doc.go.
+const (
+	Preparing State = "preparing"
+	Profiling State = "profiling"
+	Planning  State = "planning"
+	Starting  State = "starting"
+	Training  State = "training"
+	Done      State = "done"
+	Failed    State = "failed"
+	Stopped   State = "stopped"
+)
+
+// moves lists the states that may follow.
+var moves = map[State][]State{
+	Preparing: {Profiling, Planning, Starting, Failed, Stopped},
+	Profiling: {Planning, Done, Failed, Stopped},
+	Planning:  {Starting, Done, Failed, Stopped},
+	Starting:  {Training, Done, Failed, Stopped},
+	Training:  {Done, Failed, Stopped},
+}
+
+// next checks a move.
+func (s State) next(to State) error {
+	if !slices.Contains(moves[s], to) {
+		return fmt.Errorf("a run cannot go from %s to %s", s, to)
+	}
+	return nil
+}
+
+// Over says that nothing follows.
+func (s State) Over() bool { return len(moves[s]) == 0 }

@@ -1,0 +1,139 @@
+package orchestrator
+
+import (
+	"slices"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/show"
+	"github.com/cephalorun/cephalorun/solver"
+)
+
+// warmUp is how many first steps the medians leave out: they load and compile.
+const warmUp = 2
+
+// tracker puts the ranks' reports of one step together and keeps what the closing
+// report needs.
+type tracker struct {
+	ranks   int
+	pending map[int][]*events.Event // by step, by rank
+	done    []show.Step
+	peaks   []int64
+}
+
+func newTracker(ranks int) *tracker {
+	return &tracker{ranks: ranks, pending: map[int][]*events.Event{}, peaks: make([]int64, ranks)}
+}
+
+// add notes a report. It returns the step when that was the last rank's.
+func (t *tracker) add(e events.Event) (show.Step, bool) {
+	if e.Kind != events.Step || e.Rank < 0 || e.Rank >= t.ranks {
+		return show.Step{}, false
+	}
+	t.peaks[e.Rank] = max(t.peaks[e.Rank], e.PeakMemoryBytes)
+	reports := t.pending[e.Step]
+	if reports == nil {
+		reports = make([]*events.Event, t.ranks)
+		t.pending[e.Step] = reports
+	}
+	reports[e.Rank] = &e
+	if slices.Contains(reports, nil) {
+		return show.Step{}, false
+	}
+	delete(t.pending, e.Step)
+	step := combine(reports)
+	t.done = append(t.done, step)
+	return step, true
+}
+
+// combine is one step of the run. The loss is the mean over all samples: a rank
+// without samples does not count. The step takes as long as its slowest rank.
+func combine(reports []*events.Event) show.Step {
+	step := show.Step{Number: reports[0].Step}
+	weighted := 0.0
+	counted := 0
+	for _, e := range reports {
+		step.Ms = max(step.Ms, e.StepMs)
+		step.Samples += e.Samples
+		if e.Loss != nil && e.Samples > 0 {
+			weighted += *e.Loss * float64(e.Samples)
+			counted += e.Samples
+		}
+		step.Ranks = append(step.Ranks, show.RankStep{ComputeMs: e.ComputeMs, WaitMs: e.WaitMs, PeakMemoryBytes: e.PeakMemoryBytes})
+	}
+	if counted > 0 {
+		step.Loss, step.HasLoss = weighted/float64(counted), true
+	}
+	if step.Ms > 0 {
+		step.SamplesPerSecond = float64(step.Samples) / step.Ms * 1000
+	}
+	return step
+}
+
+// steady are the steps that count for medians.
+func (t *tracker) steady() []show.Step {
+	if len(t.done) <= warmUp {
+		return nil
+	}
+	return t.done[warmUp:]
+}
+
+// report puts predicted beside measured.
+func (t *tracker) report(plan solver.Plan, names []string) show.Report {
+	r := show.Report{
+		Strategy: plan.Strategy, GlobalBatch: plan.GlobalBatch, Steps: len(t.done),
+		SkippedSteps: min(warmUp, len(t.done)), PredictedStepMs: plan.Predicted.IterationMs,
+	}
+	for _, s := range t.done {
+		if s.HasLoss && !r.HasLoss {
+			r.FirstLoss, r.HasLoss = s.Loss, true
+		}
+		if s.HasLoss {
+			r.LastLoss = s.Loss
+		}
+	}
+	steady := t.steady()
+	r.MeasuredStepMs = medianOf(steady, func(s show.Step) float64 { return s.Ms })
+	r.SamplesPerSecond = medianOf(steady, func(s show.Step) float64 { return s.SamplesPerSecond })
+	for i, k := range plan.Ranks {
+		compute := k.Predicted.ForwardMs + k.Predicted.BackwardMs
+		row := show.ReportRow{
+			Rank: k.Rank, Device: k.Device, Batch: k.Batch,
+			PredictedComputeMs: compute, PredictedWaitMs: max(0, plan.Predicted.IterationMs-compute),
+			PredictedMemoryBytes: k.Predicted.MemoryBytes, MeasuredMemoryBytes: t.peaks[i],
+			MeasuredComputeMs: medianOf(steady, func(s show.Step) float64 { return s.Ranks[i].ComputeMs }),
+			MeasuredWaitMs:    medianOf(steady, func(s show.Step) float64 { return s.Ranks[i].WaitMs }),
+		}
+		if i < len(names) {
+			row.Device = names[i]
+		}
+		r.Ranks = append(r.Ranks, row)
+	}
+	return r
+}
+
+func (t *tracker) losses() []float64 {
+	var all []float64
+	for _, s := range t.done {
+		if s.HasLoss {
+			all = append(all, s.Loss)
+		}
+	}
+	return all
+}
+
+// medianOf is the middle value; 0 without steps.
+func medianOf(steps []show.Step, value func(show.Step) float64) float64 {
+	if len(steps) == 0 {
+		return 0
+	}
+	values := make([]float64, len(steps))
+	for i, s := range steps {
+		values[i] = value(s)
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[middle]
+	}
+	return (values[middle-1] + values[middle]) / 2
+}
