@@ -24,6 +24,8 @@ from .report import Reporter
 from .runtime import Runtime
 
 EXIT_SCRIPT_FAILED = 1
+PROFILE_SECONDS = 40.0
+"""Time for measuring a script's units, unless CEPHALO_PROFILE_SECONDS says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +41,23 @@ class Settings:
     rank: int
     device_rank: int
     local_rank: int
+    profile_seconds: float
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> Settings:
-        """Raises KeyError that names a missing variable."""
+        """Raises KeyError that names a missing variable. Hardware is measured without a plan."""
+        mode = env.get("CEPHALO_MODE", "train")
         return cls(
-            mode=env.get("CEPHALO_MODE", "train"),
+            mode=mode,
             run_dir=Path(env["CEPHALO_RUN_DIR"]),
-            plan=Path(env["CEPHALO_PLAN"]),
+            plan=Path(env.get("CEPHALO_PLAN", "") if mode == "hardware" else env["CEPHALO_PLAN"]),
             devices=Path(env["CEPHALO_DEVICES"]),
             socket=env.get("CEPHALO_SOCKET") or None,
             weighting=env.get("CEPHALO_WEIGHTING", "samples"),
             rank=int(env["RANK"]),
             device_rank=int(env["RANK"]),
             local_rank=int(env["LOCAL_RANK"]),
+            profile_seconds=float(env.get("CEPHALO_PROFILE_SECONDS") or PROFILE_SECONDS),
         )
 
 
@@ -65,7 +70,8 @@ class NoUnits(RuntimeError):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``argv[0]`` with its arguments as ``python argv[0] …`` would. Returns the exit code."""
+    """Run ``argv[0]`` with its arguments as ``python argv[0] …`` would; in hardware mode there is
+    no script. Returns the exit code."""
     settings = Settings.read(os.environ)
     events = Events(settings.socket, settings.rank, settings.local_rank)
     try:
@@ -73,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
     except BaseException as err:
         code = _exit_code(err)
         if code:
-            _tell(events, err, argv[0])
+            _tell(events, err, argv[0] if argv else "hardware")
         events.send("exit", code=code)
         return code
 
@@ -81,6 +87,8 @@ def main(argv: Sequence[str]) -> int:
 def _run(settings: Settings, events: Events, argv: list[str]) -> int:
     entry = load_device(settings.devices, settings.device_rank)
     device = claim(entry, settings.local_rank)
+    if settings.mode == "hardware":
+        return _run_hardware(settings, events, entry, device)
     plan = load_plan(settings.plan)
     feed = Feed(plan, settings.rank, _source(settings))
     reporter = Reporter(events, device)
@@ -89,6 +97,12 @@ def _run(settings: Settings, events: Events, argv: list[str]) -> int:
     def make() -> Runtime:
         one = _make_runtime(plan, device, entry, settings, feed, reporter)
         made.append(one)
+        if settings.mode == "profile":
+            from . import profile
+
+            profile.prepare(
+                one, settings.run_dir, entry, events, feed, settings.profile_seconds, ScriptStopped
+            )
         return one
 
     runtime.install(make)
@@ -97,18 +111,7 @@ def _run(settings: Settings, events: Events, argv: list[str]) -> int:
     register_optimizer_step_post_hook(lambda *_: reporter.note_step())
     stop = _StopRequest(events)
     register_optimizer_step_post_hook(lambda *_: stop.check())
-    if settings.mode == "profile":
-        from . import profile
-
-        profile.prepare(settings, events, feed, made)
-    events.send(
-        "start",
-        pid=os.getpid(),
-        host=socket.gethostname(),
-        torch=torch.__version__,
-        device=entry.uuid,
-        world_size=plan.world_size,
-    )
+    _send_start(events, entry, plan.world_size)
     _run_script(argv)
     reporter.flush()
     if not made:
@@ -117,6 +120,27 @@ def _run(settings: Settings, events: Events, argv: list[str]) -> int:
         raise NoUnits(f"{argv[0]} ended before its first training forward")
     events.send("exit", code=0)
     return 0
+
+
+def _run_hardware(settings: Settings, events: Events, entry: DeviceEntry, device) -> int:
+    """Measure the devices themselves; no script runs."""
+    from . import hardware
+
+    _send_start(events, entry, int(os.environ["WORLD_SIZE"]))
+    hardware.measure(settings.run_dir, entry, device, events)
+    events.send("exit", code=0)
+    return 0
+
+
+def _send_start(events: Events, entry: DeviceEntry, world_size: int) -> None:
+    events.send(
+        "start",
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        torch=torch.__version__,
+        device=entry.uuid,
+        world_size=world_size,
+    )
 
 
 def _make_runtime(plan, device, entry, settings, feed, reporter) -> Runtime:

@@ -1,0 +1,91 @@
+"""What this rank's device is, how much of it the run may use, and what is gone before tensors."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .devices import DeviceEntry, data_bytes
+
+SAFE_SHARE = 0.9
+"""Share of a CPU device's memory that measuring may fill: past its end the process would die
+somewhere in a thread that cannot answer."""
+CONTEXT_MOST_BYTES = 2 << 30
+"""More than this is not a CUDA context but somebody else's memory."""
+
+
+def device_facts(entry: DeviceEntry, device: torch.device) -> dict[str, Any]:
+    """The ``device`` part of a measurement file."""
+    facts: dict[str, Any] = {"name": entry.name, "uuid": entry.uuid}
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        free, total = torch.cuda.mem_get_info(device)
+        mine = torch.cuda.memory_reserved(device)
+        facts["name"] = entry.name if entry.virtual else properties.name
+        facts["capability"] = [properties.major, properties.minor]
+        facts["bf16"] = properties.major >= 8
+        facts["total_bytes"] = entry.memory_bytes if entry.virtual else total
+        facts["usable_bytes"] = entry.memory_bytes or free + mine
+        return facts
+    total = host_bytes()
+    facts["total_bytes"] = entry.memory_bytes or total
+    facts["usable_bytes"] = entry.memory_bytes or total // ranks_of_host()
+    return facts
+
+
+def room_bytes(entry: DeviceEntry, device: torch.device) -> int | None:
+    """Bytes that measuring may still take; None where running out of memory is harmless."""
+    if device.type == "cuda":
+        return None
+    left = int(host_bytes() // ranks_of_host() * SAFE_SHARE)
+    limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if limit != resource.RLIM_INFINITY:
+        left = min(left, int((limit - data_bytes()) * SAFE_SHARE))
+    return max(0, left)
+
+
+def overhead_bytes(entry: DeviceEntry, device: torch.device, tensor_bytes: int) -> int:
+    """Bytes of the device's limit that are gone for other things than the run's tensors.
+
+    CUDA, a device of its own: the context with its kernels, and the buffers of the collectives:
+    everything in use on the card that is not our allocator's, without what others used already
+    (the card's size less what the run may use). A part of a card has its limit on the allocator
+    alone, so nothing of this counts.
+    CPU with a limit: what the process has mapped since the limit was set, without
+    ``tensor_bytes``, which are counted as state: threads, the script's data. Without a limit: 0.
+    """
+    if device.type == "cuda":
+        if entry.virtual:
+            return 0
+        free, total = torch.cuda.mem_get_info(device)
+        others = max(0, total - entry.memory_bytes) if entry.memory_bytes else 0
+        used = total - free - torch.cuda.memory_reserved(device) - others
+        return min(max(0, used), CONTEXT_MOST_BYTES)
+    limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if not entry.memory_bytes or limit == resource.RLIM_INFINITY:
+        return 0
+    start = limit - entry.memory_bytes
+    return max(0, data_bytes() - start - tensor_bytes)
+
+
+def ranks_of_host() -> int:
+    """Ranks that share this machine's memory: all, while a run has one machine."""
+    return dist.get_world_size()
+
+
+def host_bytes() -> int:
+    """Memory of the machine, or of the container if that has less."""
+    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(path).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            sizes.append(int(text))
+    return min(sizes)

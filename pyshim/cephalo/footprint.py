@@ -1,0 +1,87 @@
+"""Bytes that units and collectives hold while others compute, from their sizes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .capture import UnitClass
+from .engine import REDUCTIONS_IN_FLIGHT, Engine
+from .unit import Unit
+
+
+def _members(unit: Unit) -> Iterable[Unit]:
+    yield unit
+    for inner in unit.absorbed:
+        yield from _members(inner)
+
+
+def gathered_bytes(unit: Unit) -> int:
+    """The gathered parameters, in the compute dtype."""
+    return sum(
+        b.layout.numel * b.compute_dtype.itemsize for u in _members(unit) for b in u.buffers
+    )
+
+
+def gradient_bytes(unit: Unit) -> int:
+    """The buffer that microbatches add their gradients to."""
+    return sum(
+        b.layout.numel * b.sum_dtype.itemsize
+        for u in _members(unit)
+        for b in u.buffers
+        if b.trainable
+    )
+
+
+def reducing_bytes(unit: Unit) -> int:
+    """A reduction under way: what is sent, and what has arrived. Gloo receives every rank's piece
+    before it adds them up; NCCL adds on the way."""
+    total = 0
+    for member in _members(unit):
+        for buffer in member.buffers:
+            if not buffer.trainable:
+                continue
+            wire = min(buffer.reduce_dtype.itemsize, buffer.sum_dtype.itemsize)
+            world = buffer.comm.world_size
+            sent = buffer.layout.numel * wire
+            total += sent + (sent // world if buffer.comm.backend == "nccl" else sent)
+    return total
+
+
+def static_bytes(order: list[Unit], made: UnitClass) -> int:
+    """Most bytes that the units hold around the compute of one of the class, apart from the root's
+    and held ones: the unit itself, its gradients, the neighbour's gather, reductions under way.
+    ``order`` is that of the units' calls in a forward, without the root."""
+    if made.root and order:
+        # The root has no neighbour: the first unit's gather runs beside the start of its forward,
+        # the last unit's beside the start of its backward.
+        return max(gathered_bytes(order[0]), gathered_bytes(order[-1]))
+    most = 0
+    for unit in made.units:
+        if unit not in order:
+            most = max(most, gathered_bytes(unit) + gradient_bytes(unit))
+            continue
+        at = order.index(unit)
+        following = [gathered_bytes(u) for u in order[at + 1 : at + 2]]
+        previous = [gathered_bytes(u) for u in order[max(0, at - 1) : at]]
+        reducing = [reducing_bytes(u) for u in order[at + 1 : at + 1 + REDUCTIONS_IN_FLIGHT]]
+        forward = gathered_bytes(unit) + sum(following)
+        backward = gathered_bytes(unit) + gradient_bytes(unit) + sum(previous) + sum(reducing)
+        most = max(most, forward, backward)
+    return most
+
+
+def held_bytes(engine: Engine, classes: list[UnitClass]) -> int:
+    """What is gathered, with gradients, from the start of a forward to the end of the backward: a
+    root around other units, and units that run whole and cannot know when their backward is over
+    (groups of modules, and units whose arguments want no gradient)."""
+    total = 0
+    for made in classes:
+        if made.root:
+            holds = len(engine.units) > 1
+        else:
+            wants = any(w for call in made.calls for w in call.wants)
+            grouped = len(made.units[0].modules) > 1
+            holds = made.whole_batch and bool(made.calls) and (grouped or not wants)
+        if holds:
+            total += sum(gathered_bytes(u) + gradient_bytes(u) for u in made.units)
+    return total

@@ -1,0 +1,247 @@
+"""The measurement worker: the costs of the script's own units, at its first training forward.
+
+Every rank measures at the same time as the others, since in training all are busy together, and
+writes ``measure/rank-N.json`` into the run directory. Then the script ends on all ranks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .batch import flatten_call, local_batch
+from .capture import StandIns, UnitClass, capture, classify, parameters_of
+from .collectivecost import (
+    CollectiveTimes,
+    even_shares,
+    measure_collectives,
+    uneven_shares,
+)
+from .data import Feed
+from .devices import DeviceEntry
+from .devicefacts import device_facts, overhead_bytes, room_bytes
+from .engine import Engine
+from .events import Events
+from .footprint import held_bytes, static_bytes
+from .measurefile import write_measurement
+from .oom import release
+from .optimizercost import OptimizerCost, measure_optimizers
+from .overhead import measure_overhead
+from .randomness import untouched_randomness
+from .runtime import Runtime
+from .timing import Stopwatch, Together
+from .unitcost import Bench, Points, measure_class
+
+MOST_SAMPLES = 64
+"""Samples of interest at least; more if the script's own global batch is larger."""
+
+
+class Profiler:
+    """Measures once, then ends the script by raising ``stop``."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        run_dir: Path,
+        entry: DeviceEntry,
+        events: Events,
+        feed: Feed,
+        budget_s: float,
+        stop: type[BaseException],
+    ):
+        self._runtime, self._run_dir, self._entry = runtime, run_dir, entry
+        self._events, self._feed, self._stop = events, feed, stop
+        self._budget_s = budget_s
+        self._together = Together(runtime.control)
+        self._stopwatch = Stopwatch(runtime.clock)
+
+    def __call__(self, engine: Engine, run: Any, args: tuple, kwargs: dict) -> None:
+        """A root's first training forward is about to run."""
+        with untouched_randomness(self._runtime.device):
+            path = self._measure(engine, run, args, kwargs)
+        self._events.send("profile", path=str(path))
+        self._together.barrier()
+        raise self._stop
+
+    def _progress(self, detail: str) -> None:
+        self._events.send("phase", phase="measure", detail=detail)
+
+    def _measure(self, engine: Engine, run: Any, args: tuple, kwargs: dict) -> Path:
+        deadline = time.perf_counter() + self._budget_s
+        runtime, device = self._runtime, self._runtime.device
+        leaves, spec = flatten_call(args, kwargs)
+        batch = local_batch(leaves, runtime.samples_of_batch())
+        self._progress("calls")
+        if not engine.signatures:
+            engine._sign(run, leaves, spec, batch)
+        classes = classify(engine)
+        order = capture(engine, classes, run, args, kwargs)
+        collectives, ragged = self._collectives(classes)
+        held = held_bytes(engine, classes)
+        room = room_bytes(self._entry, device)
+        bench = Bench(
+            engine, self._stopwatch, self._together, self._progress,
+            None if room is None else max(0, room - held),
+        )
+        most = self._most(batch)
+        points: dict[str, Points] = {}
+        stand_ins = StandIns(engine, classes)
+        for at, made in enumerate(classes):
+            left = self._left(deadline)
+            points[made.name] = measure_class(
+                bench, made, stand_ins, most, left / (len(classes) - at)
+            )
+            release(device)
+        overhead = measure_overhead(bench, classes, points)
+        self._progress("optimizer")
+        parameters = [r.param for u in engine.units for b in u.buffers for r in b.refs]
+        optimizer = measure_optimizers(parameters, device, self._stopwatch, self._together)
+        control_ms = self._control_ms()
+        runtime.clock.take()
+        document = {
+            "rank": runtime.comm.rank,
+            "device": device_facts(self._entry, device),
+            "torch": torch.__version__.split("+")[0],
+            "script": self._script(batch),
+            "model": _model(engine, optimizer),
+            "units": [_unit(made) for made in classes],
+            "reserved_bytes": self._reserved(engine, held, points),
+            "fixed_ms": optimizer.step_ms + control_ms,
+            "ragged_factor": ragged,
+            "microbatch_overhead_ms": {"forward": overhead[0], "backward": overhead[1]},
+            "costs": _costs(classes, points, order),
+            "collectives": {
+                name: {"all_gather_ms": t.all_gather_ms, "reduce_scatter_ms": t.reduce_scatter_ms}
+                for name, t in collectives.items()
+            },
+            "spread": {name: p.spread for name, p in points.items()},
+            "memory_ends": {n: p.memory_ends for n, p in points.items() if p.memory_ends},
+        }
+        return write_measurement(self._run_dir, document)
+
+    def _most(self, batch: int | None) -> int:
+        """The largest number of samples of interest, the same on every rank."""
+        if batch is None:
+            return 1
+        mine = batch * self._runtime.comm.world_size
+        return int(self._together.largest(max(mine, MOST_SAMPLES))[0])
+
+    def _left(self, deadline: float) -> float:
+        """Seconds of the budget that are left on the slowest rank."""
+        return -self._together.largest(time.perf_counter() - deadline)[0]
+
+    def _collectives(self, classes: list[UnitClass]) -> tuple[dict[str, CollectiveTimes], float]:
+        """Times by class with even shares, and how much longer strongly uneven ones take."""
+        world = self._runtime.comm.world_size
+        times: dict[str, CollectiveTimes] = {}
+        for made in classes:
+            self._progress(f"{made.name} collectives")
+            times[made.name] = measure_collectives(
+                made.units[0], even_shares(world), self._stopwatch, self._together
+            )
+        heaviest = max(classes, key=lambda c: times[c.name].total_ms)
+        even = times[heaviest.name].total_ms
+        if world == 1 or even <= 0:
+            return times, 1.0
+        uneven = measure_collectives(
+            heaviest.units[0], uneven_shares(world), self._stopwatch, self._together
+        )
+        return times, max(1.0, uneven.total_ms / even)
+
+    def _control_ms(self) -> float:
+        """The small vector over the control group that ends every backward."""
+        times = []
+        for _ in range(5):
+            self._together.barrier()
+            start = time.perf_counter()
+            self._together.barrier()
+            times.append((time.perf_counter() - start) * 1e3)
+        return sorted(times)[2]
+
+    def _script(self, batch: int | None) -> dict[str, Any]:
+        loader = self._feed.last_loader
+        if loader is None:
+            return {"batch_per_rank": batch or 1, "data": "fixed", "samples": 0}
+        return {
+            "batch_per_rank": loader.batch_per_rank,
+            "data": "distributed-sampler",
+            "samples": loader.samples,
+        }
+
+    def _reserved(self, engine: Engine, held: int, points: dict[str, Points]) -> int:
+        """Bytes that are taken whatever the batch: what is gathered all through a step, what the
+        process takes beside tensors, and how far allocations outgrow the tensors in them."""
+        shards = sum(b.shard.nbytes for u in engine.units for b in u.buffers)
+        extra = max(p.extra_bytes for p in points.values())
+        return held + extra + overhead_bytes(self._entry, self._runtime.device, shards)
+
+
+def prepare(
+    runtime: Runtime,
+    run_dir: Path,
+    entry: DeviceEntry,
+    events: Events,
+    feed: Feed,
+    budget_s: float,
+    stop: type[BaseException],
+) -> None:
+    """Measure at the first training forward of ``runtime``, then end the script with ``stop``."""
+    runtime.on_training_forward.append(
+        Profiler(runtime, run_dir, entry, events, feed, budget_s, stop)
+    )
+
+
+def _model(engine: Engine, optimizer: OptimizerCost) -> dict[str, Any]:
+    units = [u for u in engine.units if u.absorber is None]
+    weights: Counter[str] = Counter()
+    for unit in engine.units:
+        for buffer in unit.buffers:
+            weights[str(buffer.compute_dtype).removeprefix("torch.")] += buffer.layout.numel
+    return {
+        "name": engine.root.kind,
+        "parameters": sum(parameters_of(u) for u in units),
+        "trainable_parameters": sum(parameters_of(u, trainable=True) for u in units),
+        "state_bytes_per_parameter": optimizer.state_bytes,
+        "optimizer": optimizer.name,
+        "dtype": weights.most_common(1)[0][0] if weights else "float32",
+    }
+
+
+def _unit(made: UnitClass) -> dict[str, Any]:
+    return {
+        "class": made.name,
+        "count": len(made.units),
+        "parameters": parameters_of(made.units[0]),
+        "trainable_parameters": parameters_of(made.units[0], trainable=True),
+        "whole_batch": made.whole_batch,
+    }
+
+
+def _costs(classes: list[UnitClass], points: dict[str, Points], order: list) -> dict[str, Any]:
+    """The costs by class. Between two units the gradients of the local batch are passed on: of one
+    unit's results, and of its arguments. They are there once, whatever the number of units, so they
+    are counted with the root."""
+    passed = max(
+        (2 * call.gradient_bytes_per_sample() for c in classes if not c.whole_batch for call in c.calls),
+        default=0.0,
+    )
+    costs = {}
+    for made in classes:
+        own, static = points[made.name], static_bytes(order, made)
+        kept = {k: v + (passed if made.root else 0.0) for k, v in own.kept_bytes.items()}
+        costs[made.name] = {
+            "forward_ms": _pairs(own.forward_ms),
+            "backward_ms": _pairs(own.backward_ms),
+            "memory_bytes": _pairs({m: v + static for m, v in own.memory_bytes.items()}),
+            "cold_memory_bytes": _pairs({m: v + static for m, v in own.cold_bytes.items()}),
+            "kept_bytes_per_sample": kept,
+        }
+    return costs
+
+
+def _pairs(values: dict[int, float]) -> list[list[float]]:
+    return [[m, values[m]] for m in sorted(values)]

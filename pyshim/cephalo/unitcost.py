@@ -1,0 +1,342 @@
+"""What the units of one class cost on this rank, for growing numbers of samples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import compat
+from .batch import unflatten_call
+from .capture import Example, StandIns, UnitClass, answering
+from .engine import Engine
+from .footprint import gradient_bytes
+from .layered import LayeredCall
+from .memory import Meter
+from .oom import out_of_memory, release
+from .timing import Laps, Once, Stopwatch, Together, repeat
+
+POINT_S = 0.4
+"""Time for the repeated runs of one point; slow ones still run three times."""
+KEPT_SAMPLES = 2
+"""Microbatch whose kept memory is looked at."""
+STEADY_SLOPE = 0.1
+"""A slope is stable when the last two differ by less than this share."""
+LAUNCH_BOUND = 0.6
+"""Below this share of proportional growth, time is overhead and the slope says nothing yet."""
+
+
+@dataclass
+class Points:
+    """Measured values by number of samples, in milliseconds and bytes."""
+
+    forward_ms: dict[int, float] = field(default_factory=dict)
+    backward_ms: dict[int, float] = field(default_factory=dict)
+    """Without recomputation."""
+    memory_bytes: dict[int, float] = field(default_factory=dict)
+    """Peak of one forward and backward beyond what is there before, warm."""
+    cold_bytes: dict[int, float] = field(default_factory=dict)
+    """The same in the first run, with what libraries try out and load."""
+    kept_bytes: dict[str, float] = field(default_factory=dict)
+    """Per sample, from forward to backward, by policy."""
+    spread: float = 0.0
+    """Largest relative standard error of a median."""
+    memory_ends: int | None = None
+    """The number of samples that did not fit; None if all did."""
+    extra_bytes: int = 0
+    """See Meter."""
+
+
+@dataclass
+class Bench:
+    """What measurements share."""
+
+    engine: Engine
+    stopwatch: Stopwatch
+    together: Together
+    progress: Callable[[str], None]
+    room_bytes: int | None
+    """Memory that compute may take on this rank, to stop before it ends; None where running out
+    does no harm."""
+
+    @property
+    def device(self) -> torch.device:
+        return self.engine.runtime.device
+
+    def meter(self) -> Meter:
+        return Meter(self.device)
+
+
+Trial = Callable[[int], tuple[Once, AbstractContextManager]]
+"""Makes the run of a number of samples, and the context that it needs."""
+
+
+def growing(most: int) -> Iterator[int]:
+    """1, 2, 3, 4, 6, 8, 12, 16, … up to ``most``."""
+    size = 1
+    while size <= most:
+        yield size
+        if size > 1 and size + size // 2 <= most:
+            yield size + size // 2
+        size *= 2
+
+
+def measure_class(bench: Bench, made: UnitClass, stand_ins: StandIns, most: int, limit_s: float) -> Points:
+    """Measure one class; collective. ``most`` is the largest number of samples of interest."""
+    points = Points()
+    if made.example is None or not made.calls:
+        points.forward_ms = points.backward_ms = points.memory_bytes = {1: 0.0}
+        points.kept_bytes = {"keep": 0.0, "recompute": 0.0, "offload": 0.0}
+        return points
+    made.example.gather()
+    try:
+        if made.whole_batch:
+            _Whole(bench, made, stand_ins, points).measure(most, limit_s)
+        else:
+            _Layered(bench, made, points).measure(most, limit_s)
+    finally:
+        made.example.drop_gradients()
+        made.example.free()
+    return points
+
+
+class _Measurement:
+    """Grows the number of samples until the slope is stable, memory ends or time is over."""
+
+    def __init__(self, bench: Bench, made: UnitClass, points: Points):
+        self.bench, self.made, self.points = bench, made, points
+
+    def trial(self, samples: int) -> Once:
+        """The run of ``samples`` samples: its laps are forward and backward."""
+        raise NotImplementedError
+
+    def add(self, samples: int, laps: Laps, peak: int, cold: int) -> None:
+        """Note a point."""
+        raise NotImplementedError
+
+    def measure(self, most: int, limit_s: float) -> None:
+        bench, points = self.bench, self.points
+        began, alive = time.perf_counter(), True
+        for samples in growing(most):
+            bench.progress(f"{self.made.name} m={samples}")
+            alive = alive and self._fits(samples)
+            once, warm_ms = None, 0.0
+            if alive:
+                once, warm_ms, peak, cold = self._warm(samples)
+                alive = once is not None
+            if not alive and points.memory_ends is None:
+                points.memory_ends = samples
+            laps = repeat(bench.stopwatch, bench.together, once, warm_ms, POINT_S)
+            once = None
+            if laps is not None:
+                self.add(samples, laps, peak, cold)
+                points.spread = max(points.spread, laps.spread)
+            elif alive:
+                alive, points.memory_ends = False, samples
+            if not alive:
+                release(bench.device)
+            if not bench.together.any(alive) :
+                break
+            late = time.perf_counter() - began
+            (late,) = bench.together.largest(late + 2 * (late / samples if samples > 2 else 0))
+            if samples > 1 and late > limit_s:
+                break
+            if not bench.together.any(alive and not self._stable()):
+                break
+        if not points.forward_ms:
+            raise torch.OutOfMemoryError(
+                f"one sample does not fit: {self.made.name} runs out of memory with a batch of 1"
+            )
+
+    def _warm(self, samples: int) -> tuple[Once | None, float, int, int]:
+        """The run, what it takes, and its peak bytes warm and cold; no run if memory ends."""
+        try:
+            once = self.trial(samples)
+            with self.bench.meter() as cold:
+                self.bench.stopwatch.laps(once)
+            with self.bench.meter() as warm:
+                took = sum(self.bench.stopwatch.laps(once))
+            self.points.extra_bytes = max(self.points.extra_bytes, warm.extra_bytes)
+            # The first run makes the gradient buffer too, which is counted with the unit.
+            made = 0 if self.points.forward_ms else gradient_bytes(self.made.example)
+            return once, took, warm.peak_bytes, max(warm.peak_bytes, cold.peak_bytes - made)
+        except Exception as err:
+            if not out_of_memory(err):
+                raise
+        release(self.bench.device)
+        return None, 0.0, 0, 0
+
+    def _fits(self, samples: int) -> bool:
+        """False if the points so far say that memory would end."""
+        known = self.points.memory_bytes
+        if self.bench.room_bytes is None or not known:
+            return True
+        last = max(known)
+        expected = known[last] / last * samples
+        kept = max(self.points.kept_bytes.values(), default=0.0) * samples
+        return expected + kept <= self.bench.room_bytes
+
+    def _stable(self) -> bool:
+        sizes = sorted(self.points.forward_ms)
+        if len(sizes) < 4:
+            return False
+        times = [self.points.forward_ms[m] + self.points.backward_ms[m] for m in sizes]
+        slopes = [
+            (times[i] - times[i - 1]) / (sizes[i] - sizes[i - 1]) for i in range(1, len(sizes))
+        ]
+        proportional = slopes[-1] * sizes[-1] >= LAUNCH_BOUND * times[-1]
+        return proportional and abs(slopes[-1] - slopes[-2]) <= STEADY_SLOPE * slopes[-1]
+
+
+class _Layered(_Measurement):
+    """A class that runs microbatch by microbatch.
+
+    A run is the engine's own: forward without a graph, then backward with recomputation. The
+    backward without recomputation is the difference of the two, so that both policies add up to
+    what they take: recompute f + (f + w), keep (f + w).
+    """
+
+    def measure(self, most: int, limit_s: float) -> None:
+        super().measure(most, limit_s)
+        kept = self._kept(KEPT_SAMPLES) or self._kept(1)
+        self.points.kept_bytes = kept or {"recompute": 0.0, "keep": 0.0, "offload": 0.0}
+
+    def trial(self, samples: int) -> Once:
+        return layered_run(self.bench, self.made.calls[0], [samples])
+
+    def add(self, samples: int, laps: Laps, peak: int, cold: int) -> None:
+        points = self.points
+        points.forward_ms[samples] = laps.median(lambda run: run[0])
+        points.backward_ms[samples] = max(0.0, laps.median(lambda run: run[1] - run[0]))
+        # The gradients of the arguments belong to the local batch, not to the microbatch.
+        whole = self.made.calls[0].gradient_bytes_per_sample() * samples
+        points.memory_bytes[samples] = max(0.0, peak - whole)
+        points.cold_bytes[samples] = max(0.0, cold - whole)
+
+    def _kept(self, samples: int) -> dict[str, float] | None:
+        """Bytes that a forward leaves per sample: its results, which are the next unit's inputs
+        (so that inputs are counted once), and with "keep" all that its graph saves."""
+        kept = {"offload": 0.0}
+        for policy in ("recompute", "keep"):
+            try:
+                call, tensors = layered_call(
+                    self.bench, self.made.calls[0], [samples, samples], policy == "keep"
+                )
+                with self.bench.meter() as meter, torch.no_grad():
+                    outputs = call.forward(tensors)
+                    kept[policy] = max(0.0, meter.live_bytes() / (2 * samples))
+                del outputs, call
+            except Exception as err:
+                if not out_of_memory(err):
+                    raise
+                release(self.bench.device)
+                return None
+        return kept
+
+
+def layered_call(
+    bench: Bench, example: Example, sizes: list[int], keep: bool
+) -> tuple[LayeredCall, list[torch.Tensor]]:
+    """A call of the engine's kind over microbatches of ``sizes``, with the unit gathered already."""
+    leaves = example.leaves_of(sum(sizes))
+    return _layered_call(bench, example, leaves, sizes, keep)
+
+
+def _layered_call(bench, example, leaves, sizes, keep):
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    call = LayeredCall(
+        run=example.run,
+        around=lambda phase: nullcontext(),
+        leaves=leaves,
+        spec=example.spec,
+        cut=example.cut,
+        bounds=list(zip([0, *ends], ends, strict=False)),
+        device=bench.device,
+        keep=keep,
+    )
+    return call, [x for x in leaves if isinstance(x, torch.Tensor)]
+
+
+def layered_run(bench: Bench, example: Example, sizes: list[int]) -> Once:
+    """Forward and backward with recomputation over microbatches of ``sizes``."""
+    leaves = example.leaves_of(sum(sizes))
+    grads: list[torch.Tensor | None] = []
+
+    @torch.no_grad()
+    def once(mark: Callable[[], None]) -> None:
+        call, tensors = _layered_call(bench, example, leaves, sizes, keep=False)
+        outputs = call.forward(tensors)
+        if not grads:
+            grads.extend(torch.ones_like(x) if x.is_floating_point() else None for x in outputs)
+        del outputs
+        mark()
+        call.backward(tensors, grads)
+        mark()
+
+    return once
+
+
+class _Whole(_Measurement):
+    """A class that sees its local batch at once: the root, and what cannot be cut.
+
+    Units inside of it are stand-ins. A loss that the script computes outside of the model cannot be
+    seen: the backward starts from ones at every result, as if the loss were their sum.
+    """
+
+    def __init__(self, bench: Bench, made: UnitClass, stand_ins: StandIns, points: Points):
+        super().__init__(bench, made, points)
+        self._stand_ins = stand_ins
+        self._calls: list[tuple[Example, list[Any]]] = []
+        self._kept: dict[int, float] = {}
+        self._peaks: dict[int, tuple[float, float]] = {}
+
+    def measure(self, most: int, limit_s: float) -> None:
+        with answering(self.bench.engine, self._stand_ins.call), torch.enable_grad():
+            super().measure(most, limit_s)
+        sizes = sorted(self._kept)
+        first, last = sizes[0], sizes[-1]
+        kept = self._kept[last] / last
+        if last > first:
+            kept = (self._kept[last] - self._kept[first]) / (last - first)
+        kept = max(0.0, kept)
+        self.points.kept_bytes = {"keep": kept, "recompute": kept, "offload": kept}
+        for size, (peak, cold) in self._peaks.items():
+            self.points.memory_bytes[size] = max(0.0, peak - kept * size)
+            self.points.cold_bytes[size] = max(0.0, cold - kept * size)
+
+    def trial(self, samples: int) -> Once:
+        self._stand_ins.prepare(samples)
+        self._calls = calls = [(c, c.leaves_of(samples)) for c in self.made.calls]
+
+        def once(mark: Callable[[], None]) -> None:
+            outputs = [self._run(call, leaves) for call, leaves in calls]
+            mark()
+            for output in reversed(outputs):
+                wanted = [x for x in compat.tensors_of(output) if x.requires_grad]
+                if wanted:
+                    compat.backward(wanted, [torch.ones_like(x) for x in wanted])
+            mark()
+            for _, leaves in calls:
+                for leaf in leaves:
+                    if isinstance(leaf, torch.Tensor):
+                        leaf.grad = None
+
+        return once
+
+    def _run(self, call: Example, leaves: list[Any]) -> Any:
+        args, kwargs = unflatten_call(leaves, call.spec)
+        return call.run(*args, **kwargs)
+
+    def add(self, samples: int, laps: Laps, peak: int, cold: int) -> None:
+        self.points.forward_ms[samples] = laps.median(lambda run: run[0])
+        self.points.backward_ms[samples] = laps.median(lambda run: run[1])
+        self._peaks[samples] = (float(peak), float(cold))
+        self.points.memory_bytes[samples] = float(peak)
+        with self.bench.meter() as meter:
+            outputs = [self._run(call, leaves) for call, leaves in self._calls]
+            self._kept[samples] = float(meter.live_bytes())
+        del outputs
