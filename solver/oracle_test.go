@@ -28,6 +28,9 @@ func oracle(p Problem, shares Shares) float64 {
 		c := p.Collectives[u.Class]
 		reached = append(reached, factor*c.AllGatherMs, factor*(c.AllGatherMs+c.ReduceScatterMs))
 	}
+	for rank := range p.Devices {
+		o.ways = append(o.ways, o.list(rank))
+	}
 	o.rank(0, p.GlobalBatch, 0, reached)
 	return o.best
 }
@@ -38,6 +41,7 @@ type trial struct {
 	state  float64
 	fixed  float64
 	best   float64
+	ways   [][][]way // by rank and batch
 }
 
 func (o *trial) time(reached []float64) float64 {
@@ -48,6 +52,7 @@ func (o *trial) time(reached []float64) float64 {
 	return sum
 }
 
+// rank tries every way to run every batch on one rank after the other.
 func (o *trial) rank(rank, left, ppm int, reached []float64) {
 	if o.time(reached) >= o.best {
 		return
@@ -58,17 +63,37 @@ func (o *trial) rank(rank, left, ppm int, reached []float64) {
 		}
 		return
 	}
+	next := make([]float64, len(reached))
 	for batch := 0; batch <= left; batch++ {
+		for _, w := range o.ways[rank][batch] {
+			for d := range next {
+				next[d] = math.Max(reached[d], w.times[d])
+			}
+			o.rank(rank+1, left-batch, ppm+w.ppm, next)
+		}
+	}
+}
+
+// way is one way to run a batch on a rank, and the state that fits beside it.
+type way struct {
+	times []float64
+	ppm   int
+}
+
+// list works out all ways of a rank, by batch.
+func (o *trial) list(rank int) [][]way {
+	policies := o.p.Policies
+	if len(policies) == 0 {
+		policies = []Policy{Recompute}
+	}
+	byBatch := make([][]way, o.p.GlobalBatch+1)
+	for batch := range byBatch {
 		if o.p.FixedBatches != nil && o.p.FixedBatches[rank] != batch || o.p.UseAll && batch == 0 {
 			continue
 		}
 		for size := min(1, batch); size <= batch; size++ {
-			policies := o.p.Policies
-			if len(policies) == 0 {
-				policies = []Policy{Recompute}
-			}
 			for _, policy := range policies {
-				next, free, ok := o.try(rank, batch, size, policy, reached)
+				times, free, ok := o.try(rank, batch, size, policy)
 				if !ok {
 					continue
 				}
@@ -83,16 +108,17 @@ func (o *trial) rank(rank, left, ppm int, reached []float64) {
 						continue
 					}
 				}
-				o.rank(rank+1, left-batch, ppm+share, next)
+				byBatch[batch] = append(byBatch[batch], way{times, share})
 			}
 		}
 	}
+	return byBatch
 }
 
-// try raises the reached times by one rank's way to run a batch.
-func (o *trial) try(rank, batch, size int, policy Policy, reached []float64) ([]float64, float64, bool) {
+// try is one rank's way to run a batch: its times and the memory left.
+func (o *trial) try(rank, batch, size int, policy Policy) ([]float64, float64, bool) {
 	d := o.p.Devices[rank]
-	next := append([]float64{}, reached...)
+	next := make([]float64, 2*len(o.p.Units))
 	peak, kept, host := 0.0, 0.0, 0.0
 	for i, u := range o.p.Units {
 		c := d.Costs[u.Class]
@@ -119,8 +145,8 @@ func (o *trial) try(rank, batch, size int, policy Policy, reached []float64) ([]
 			host += float64(u.Count*batch) * math.Max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload])
 		}
 		kept += float64(u.Count*batch) * c.KeptBytesPerSample[policy]
-		next[2*i] = math.Max(next[2*i], f)
-		next[2*i+1] = math.Max(next[2*i+1], w)
+		next[2*i] = f
+		next[2*i+1] = w
 	}
 	free := float64(d.UsableMemoryBytes-d.ReservedBytes) - math.Ceil(peak) - math.Ceil(kept)
 	fits := free >= 0 && (d.HostMemoryBytes == 0 || math.Ceil(host) <= float64(d.HostMemoryBytes))

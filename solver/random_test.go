@@ -38,7 +38,7 @@ func randomProblem(r *rand.Rand) Problem {
 		}
 	}
 	state := float64(stateBytesOf(p))
-	tight := []float64{0.6, 1, 1.5, 4, 20}[r.IntN(5)]
+	tight := []float64{0.8, 1.3, 2, 4, 20}[r.IntN(5)]
 	var kinds []Device
 	for range 1 + r.IntN(devices) {
 		d := Device{Name: fmt.Sprintf("k%d", len(kinds)), ReservedBytes: int64(r.IntN(3000)), Costs: map[string]ClassCost{}}
@@ -55,6 +55,13 @@ func randomProblem(r *rand.Rand) Problem {
 		d := kinds[r.IntN(len(kinds))]
 		d.Rank, d.UUID = i, fmt.Sprintf("GPU-%d", i)
 		p.Devices = append(p.Devices, d)
+	}
+	if r.IntN(8) == 0 {
+		p.FixedBatches = make([]int, devices)
+		for range p.GlobalBatch {
+			p.FixedBatches[r.IntN(devices)]++
+		}
+		return p
 	}
 	p.UseAll = r.IntN(10) == 0 && p.GlobalBatch >= devices
 	return p
@@ -128,8 +135,9 @@ func checkPlan(p Problem, plan Plan) error {
 func TestSolveEqualsOracle(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 7))
-			for i := range 500 {
+			for i := range 2500 {
 				p := randomProblem(r)
 				if err := compare(p); err != nil {
 					t.Fatalf("problem %d: %v\n%+v", i, err, p)
