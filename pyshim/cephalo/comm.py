@@ -152,7 +152,13 @@ class Comm:
         with torch.cuda.stream(stream):
             issue()
             done = stream.record_event()
-        return Handle(lambda: torch.cuda.current_stream(self.device).wait_event(done))
+
+        def finish() -> None:
+            nonlocal issue
+            torch.cuda.current_stream(self.device).wait_event(done)
+            issue = None  # until here it keeps the tensors alive that our stream reads and writes
+
+        return Handle(finish)
 
 
 class ReduceHandle:

@@ -155,6 +155,10 @@ def parameter_of(module: nn.Module, name: str) -> nn.Parameter | None:
     return module._parameters.get(name)
 
 
+#: Where checkpoint wrappers find ``torch.utils.checkpoint.checkpoint``: a global of their module.
+CHECKPOINT_OF_WRAPPERS = (checkpoint_wrapper, "torch_utils_checkpoint")
+
+
 def without_checkpoint(module: nn.Module) -> nn.Module | None:
     """Return the module inside a checkpoint wrapper, or None if ``module`` is not a bare one. The
     wrapper has no public name; scripts import it from here."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
-from torch.utils.data import dataloader as dataloader_module
 from torch.utils.data.distributed import DistributedSampler
 from torch.utils.data.sampler import BatchSampler
 
@@ -44,11 +43,7 @@ class Feed:
         self.last_counted: int | None = None
         """Samples that count in the batch drawn last; None if it was not dealt by us."""
         self.last_loader: Source | None = None
-        """What the loader that was drawn from last looks like."""
-
-    def deals(self, batch_size: int, samples: int) -> bool:
-        """True if a loader of this shape is the training loader."""
-        return self.source is None or self.source == Source(batch_size, samples)
+        """What the loader that was drawn from last looks like; None if it was not dealt by us."""
 
     def part(self, samples: int) -> tuple[int, int]:
         """(first, count) of this rank's samples in a global batch of ``samples`` samples."""
@@ -56,46 +51,49 @@ class Feed:
         return sum(parts[: self.rank]), parts[self.rank]
 
 
-class PlannedSampler(DistributedSampler):
-    """A DistributedSampler that keeps the whole index list, in the order one device would use.
+class Dealer:
+    """The batches of one BatchSampler, dealt by the plan from the global batches of its sampler."""
 
-    Drawn through a DataLoader it is dealt by the plan; drawn from directly, or by a loader that is
-    not the training loader, it gives every rank the same number of indices as the original.
-    """
-
-    def global_indices(self) -> list[int]:
-        """All indices of the epoch, in order; nothing is repeated or left out."""
-        count = len(self.dataset)
-        if not self.shuffle:
-            return list(range(count))
-        generator = torch.Generator()
-        generator.manual_seed(self.seed + self.epoch)
-        return torch.randperm(count, generator=generator).tolist()
-
-
-class PlannedBatchSampler(BatchSampler):
-    """Batches of indices for this rank, dealt from the global batches of a PlannedSampler."""
-
-    def __init__(self, sampler: PlannedSampler, batch_size: int, drop_last: bool, feed: Feed):
-        super().__init__(sampler, batch_size, drop_last)
-        self._feed = feed
+    def __init__(self, sampler: DistributedSampler, batch_size: int, drop_last: bool, feed: Feed):
+        self.source = Source(batch_size, len(sampler.dataset))
+        self._sampler, self._drop_last, self._feed = sampler, drop_last, feed
 
     def __len__(self) -> int:
-        count, batch = len(self.sampler.dataset), self._feed.plan.global_batch
-        return count // batch if self.drop_last else -(-count // batch)
-
-    def counted(self, index: int) -> int:
-        """Samples of this rank that count in batch ``index`` of an epoch."""
-        batch = self._feed.plan.global_batch
-        rest = min(batch, len(self.sampler.dataset) - index * batch)
-        return self._feed.part(rest)[1]
+        count, batch = self.source.samples, self._feed.plan.global_batch
+        return count // batch if self._drop_last else -(-count // batch)
 
     def __iter__(self) -> Iterator[list[int]]:
-        indices, batch = self.sampler.global_indices(), self._feed.plan.global_batch
+        indices, batch = self._indices(), self._feed.plan.global_batch
         for index in range(len(self)):
             share = indices[index * batch : (index + 1) * batch]
             first, count = self._feed.part(len(share))
             yield share[first : first + count] if count else share[:1]
+
+    def counted(self, index: int) -> int:
+        """Samples of this rank that count in batch ``index`` of an epoch."""
+        batch = self._feed.plan.global_batch
+        return self._feed.part(min(batch, self.source.samples - index * batch))[1]
+
+    def _indices(self) -> list[int]:
+        """All indices of the epoch, in the order one device would use; none is repeated or left
+        out."""
+        sampler = self._sampler
+        if not sampler.shuffle:
+            return list(range(self.source.samples))
+        generator = torch.Generator()
+        generator.manual_seed(sampler.seed + sampler.epoch)
+        return torch.randperm(self.source.samples, generator=generator).tolist()
+
+
+def dealer_of(batches: Any, feed: Feed) -> Dealer | None:
+    """How the batches of a BatchSampler are dealt, or None if they stay as the script made them: it
+    is a class of the script's own, or its sampler is, or the loader is not the training loader."""
+    if type(batches) is not BatchSampler or type(batches.sampler) is not DistributedSampler:
+        return None
+    if batches.sampler.num_replicas != feed.plan.world_size:
+        return None
+    dealer = Dealer(batches.sampler, batches.batch_size, batches.drop_last, feed)
+    return dealer if feed.source in (None, dealer.source) else None
 
 
 class _CountingIterator:
@@ -103,8 +101,7 @@ class _CountingIterator:
 
     def __init__(self, inner: Iterator, loader: DataLoader, feed: Feed):
         self._inner, self._feed, self._drawn = inner, feed, 0
-        self._sampler = loader.batch_sampler
-        self._shape = _shape_of(loader)
+        self._dealer = dealer_of(loader.batch_sampler, feed)
 
     def __iter__(self) -> _CountingIterator:
         return self
@@ -114,9 +111,9 @@ class _CountingIterator:
 
     def __next__(self) -> Any:
         batch = next(self._inner)
-        dealt = isinstance(self._sampler, PlannedBatchSampler)
-        self._feed.last_counted = self._sampler.counted(self._drawn) if dealt else None
-        self._feed.last_loader = self._shape
+        dealer = self._dealer
+        self._feed.last_counted = dealer.counted(self._drawn) if dealer is not None else None
+        self._feed.last_loader = dealer.source if dealer is not None else None
         self._drawn += 1
         return batch
 
@@ -124,39 +121,25 @@ class _CountingIterator:
         return getattr(self._inner, name)
 
 
-def _shape_of(loader: DataLoader) -> Source | None:
-    sampler = getattr(loader, "sampler", None)
-    if isinstance(sampler, PlannedSampler) and loader.batch_size:
-        return Source(loader.batch_size, len(sampler.dataset))
-    return None
-
-
 def install(feed: Feed) -> Callable[[], None]:
-    """Make every DistributedSampler, BatchSampler and DataLoader made from now on follow ``feed``.
+    """Make every BatchSampler over a DistributedSampler, and so every DataLoader, follow ``feed``.
     Returns a function that takes it back."""
-    make_batches, iterate = dataloader_module.BatchSampler, DataLoader.__iter__
+    length, batches, iterate = BatchSampler.__len__, BatchSampler.__iter__, DataLoader.__iter__
 
-    def batch_sampler(sampler: Any, batch_size: int, drop_last: bool) -> BatchSampler:
-        if isinstance(sampler, PlannedSampler) and feed.deals(batch_size, len(sampler.dataset)):
-            return PlannedBatchSampler(sampler, batch_size, drop_last, feed)
-        return make_batches(sampler, batch_size, drop_last)
+    def dealt_length(self: BatchSampler) -> int:
+        dealer = dealer_of(self, feed)
+        return length(self) if dealer is None else len(dealer)
+
+    def dealt_batches(self: BatchSampler) -> Iterator[list[int]]:
+        dealer = dealer_of(self, feed)
+        return batches(self) if dealer is None else iter(dealer)
 
     def iterate_counting(self: DataLoader) -> Iterator:
         return _CountingIterator(iterate(self), self, feed)
 
-    replaced = [
-        (torch.utils.data, "DistributedSampler", PlannedSampler),
-        (torch.utils.data.distributed, "DistributedSampler", PlannedSampler),
-        (dataloader_module, "BatchSampler", batch_sampler),
-        (torch.utils.data, "BatchSampler", batch_sampler),
-        (DataLoader, "__iter__", iterate_counting),
-    ]
-    before = [(holder, name, getattr(holder, name)) for holder, name, _ in replaced]
-    for holder, name, value in replaced:
-        setattr(holder, name, value)
+    def put(length: Any, batches: Any, iterate: Any) -> None:
+        BatchSampler.__len__, BatchSampler.__iter__ = length, batches
+        DataLoader.__iter__ = iterate
 
-    def restore() -> None:
-        for holder, name, value in before:
-            setattr(holder, name, value)
-
-    return restore
+    put(dealt_length, dealt_batches, iterate_counting)
+    return lambda: put(length, batches, iterate)

@@ -38,8 +38,11 @@ class Events:
         event = {"time": now.replace("+00:00", "Z"), "kind": kind, "rank": self._rank}
         event.update({k: _finite(v) for k, v in fields.items()})
         line = json.dumps(event, allow_nan=False).encode() + b"\n"
-        with self._lock:
-            self._socket.sendall(line)
+        try:
+            with self._lock:
+                self._socket.sendall(line)
+        except OSError:
+            _die()
 
     def _listen(self) -> None:
         assert self._socket is not None

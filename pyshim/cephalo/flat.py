@@ -177,8 +177,7 @@ class FlatBuffer:
         )
         for index, (ref, span) in enumerate(zip(self.refs, self.layout.spans)):
             compute = nn.Parameter(
-                torch.empty(0, dtype=self.compute_dtype, device=self.comm.device),
-                requires_grad=ref.param.requires_grad,
+                torch.empty(0, dtype=self.compute_dtype, device=self.comm.device)
             )
             # Assigned through .data so that the view has a version counter of its own: the next
             # gather may then write into the buffer while a graph holds the parameter.

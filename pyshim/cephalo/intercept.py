@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.utils.checkpoint
 from torch import nn
 from torch.distributed import fsdp
 
-from . import data, module, sharding
+from . import compat, data, module, sharding
 from .module import engine_of, state_of
 
 _FSDP_MODULES = (
@@ -69,12 +72,17 @@ def install(
         ):
             if callable(getattr(holder, attribute, None)):
                 patches.set(holder, attribute, value)
-    patches.set(fsdp, "FullyShardedDataParallel", _RefusedFSDP1)
+    for holder in (fsdp, fsdp.fully_sharded_data_parallel):
+        patches.set(holder, "FullyShardedDataParallel", _RefusedFSDP1)
     patches.also(data.install(feed))
-    patches.set(torch.utils.checkpoint, "checkpoint", _checkpoint(torch.utils.checkpoint.checkpoint))
+    checkpoint = _checkpoint(torch.utils.checkpoint.checkpoint)
+    patches.set(torch.utils.checkpoint, "checkpoint", checkpoint)
+    patches.set(*compat.CHECKPOINT_OF_WRAPPERS, checkpoint)
     patches.set(torch.Tensor, "backward", _backward(torch.Tensor.backward, note_loss))
     patches.set(torch.amp.GradScaler, "scale", _scale(torch.amp.GradScaler.scale, note_loss))
-    patches.set(dist, "init_process_group", _init(dist.init_process_group, backend))
+    if backend is not None:
+        for holder in (dist, dist.distributed_c10d, dist.device_mesh):
+            patches.set(holder, "init_process_group", _init(dist.init_process_group, backend))
     return patches
 
 
@@ -103,18 +111,24 @@ def share_comm_ctx(modules: list[nn.Module]) -> None:
 
 
 def _checkpoint(original: Callable) -> Callable:
-    """Checkpointing around a unit that recomputes by itself would pay a third forward."""
+    """Checkpointing of a whole unit adds nothing to what the plan decided but a third forward."""
 
-    def checkpoint(function: Callable, *args: Any, **kwargs: Any) -> Any:
-        target = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+    own = {
+        name
+        for name, parameter in inspect.signature(original).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+
+    @functools.wraps(original)
+    def checkpoint(function: Callable | None = None, *args: Any, **kwargs: Any) -> Any:
+        target = function
+        while isinstance(target, functools.partial):
+            target = target.func
+        target = getattr(target, "__self__", target)
         state = state_of(target) if isinstance(target, nn.Module) else None
-        if state is not None and state.engine is not None and state.engine.recomputes(state.unit):
-            for option in ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check"):
-                kwargs.pop(option, None)
-            for option in ("debug", "early_stop"):
-                kwargs.pop(option, None)
-            return function(*args, **kwargs)
-        return original(function, *args, **kwargs)
+        if state is None or state.engine is None or not state.engine.layers(state.unit):
+            return original(function, *args, **kwargs)
+        return function(*args, **{k: v for k, v in kwargs.items() if k not in own})
 
     return checkpoint
 
@@ -143,14 +157,13 @@ def _scale(original: Callable, note_loss: Callable[[torch.Tensor], None]) -> Cal
     return scale
 
 
-def _init(original: Callable, backend: str | None) -> Callable:
+def _init(original: Callable, backend: str) -> Callable:
     def init_process_group(*args: Any, **kwargs: Any) -> None:
-        if backend is not None:
-            if args:
-                args = (backend, *args[1:])
-            else:
-                kwargs["backend"] = backend
-            kwargs.pop("device_id", None)
+        if args:
+            args = (backend, *args[1:])
+        else:
+            kwargs["backend"] = backend
+        kwargs.pop("device_id", None)
         original(*args, **kwargs)
 
     return init_process_group

@@ -31,6 +31,8 @@ class Runtime:
         weighting: str = SAMPLES,
         slowdown: float = 1.0,
     ):
+        if not dist.is_initialized():
+            dist.init_process_group()  # as fully_shard without a mesh does
         world_size = dist.get_world_size(group)
         if plan.world_size != world_size:
             raise ValueError(f"the plan is for {plan.world_size} ranks, the group has {world_size}")

@@ -36,8 +36,7 @@ class ScalarBuffer:
             for key, value in vars(ref.param).items():
                 setattr(sharded, key, value)
             ref.compute = nn.Parameter(
-                torch.zeros((), dtype=compute_dtype or ref.param.dtype, device=device),
-                requires_grad=ref.param.requires_grad,
+                torch.zeros((), dtype=compute_dtype or ref.param.dtype, device=device)
             )
             ref.compute.register_post_accumulate_grad_hook(
                 lambda param, index=index: self._take_gradient(index, param)

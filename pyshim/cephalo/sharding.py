@@ -40,9 +40,14 @@ def fully_shard(
     is not supported: a mesh of more than one dimension, CPU offload, other placements, ties across
     units.
     """
-    runtime = current()
     modules = [module] if isinstance(module, nn.Module) else list(module)
-    _refuse_unsupported(modules, mesh, shard_placement_fn, offload_policy, dp_mesh_dims)
+    _refuse_unsupported(modules, mesh, offload_policy, dp_mesh_dims)
+    runtime = current()
+    if mesh is not None and mesh.size() != runtime.comm.world_size:
+        raise NotImplementedError(
+            f"fully_shard on a mesh of {mesh.size()} of {runtime.comm.world_size} ranks is not "
+            f"supported under cephalorun; use a mesh of one dimension over all ranks"
+        )
     mesh = mesh or _default_mesh(runtime)
     _move_buffers(modules, runtime.device)
     refs = _collect(modules, set(ignored_params or ()), shard_placement_fn)
@@ -60,7 +65,7 @@ def fully_shard(
     return module
 
 
-def _refuse_unsupported(modules, mesh, shard_placement_fn, offload_policy, dp_mesh_dims) -> None:
+def _refuse_unsupported(modules, mesh, offload_policy, dp_mesh_dims) -> None:
     if not modules:
         raise ValueError("fully_shard needs at least one module")
     for member in modules:
