@@ -22,6 +22,7 @@ from .events import Events
 from .plan import Plan, load_plan
 from .report import Reporter
 from .runtime import Runtime
+from .soundness import check_products
 
 EXIT_SCRIPT_FAILED = 1
 PROFILE_SECONDS = 40.0
@@ -87,6 +88,8 @@ def main(argv: Sequence[str]) -> int:
 def _run(settings: Settings, events: Events, argv: list[str]) -> int:
     entry = load_device(settings.devices, settings.device_rank)
     device = claim(entry, settings.local_rank)
+    if entry.shared_gpu:
+        check_products(device, entry.name)
     if settings.mode == "hardware":
         return _run_hardware(settings, events, entry, device)
     plan = load_plan(settings.plan)
