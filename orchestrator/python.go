@@ -50,7 +50,7 @@ func (f PythonFinder) Find(ctx context.Context) (Python, error) {
 	}
 	var tried []string
 	for _, c := range f.candidates() {
-		p, err := probe(ctx, c.path, c.from)
+		p, err := f.probe(ctx, c.path, c.from)
 		if err == nil {
 			return p, nil
 		}
@@ -68,7 +68,7 @@ func (f PythonFinder) named(ctx context.Context, path, from string) (Python, err
 	if err != nil {
 		return Python{}, machine("%s: no Python at %s: %w", from, path, err)
 	}
-	p, err := probe(ctx, found, from)
+	p, err := f.probe(ctx, found, from)
 	if err != nil {
 		return Python{}, machine("%s: %w", from, err)
 	}
@@ -153,13 +153,13 @@ print(json.dumps({"path": sys.executable, "python": "%d.%d.%d" % sys.version_inf
 `
 
 // probe asks an interpreter and judges the answer.
-func probe(ctx context.Context, path, from string) (Python, error) {
+func (f PythonFinder) probe(ctx context.Context, path, from string) (Python, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	c := exec.CommandContext(ctx, path, "-c", question)
 	// With -c Python also looks for modules in the working folder, where a file of the
 	// user's may have any name.
-	c.Dir = "/"
+	c.Dir, c.Env = "/", f.Environ
 	c.WaitDelay = time.Second
 	out, err := c.Output()
 	if err != nil {

@@ -1,0 +1,69 @@
+package orchestrator
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/supervise"
+)
+
+func code(n int) *int { return &n }
+
+func TestUserCase31TheFirstRealFailureIsNamed(t *testing.T) {
+	hello := func(rank int) events.Event { return events.Event{Kind: events.Hello, Rank: rank} }
+	step := func(rank, n int) events.Event { return events.Event{Kind: events.Step, Rank: rank, Step: n} }
+	gone := func(rank int) events.Event { return events.Event{Kind: events.Gone, Rank: rank} }
+	raised := func(rank int, exception, message string) events.Event {
+		return events.Event{Kind: events.Error, Rank: rank, Exception: exception, Message: message, UserFrame: "train.py:45 in main"}
+	}
+	exit := func(rank, c int) events.Event { return events.Event{Kind: events.Exit, Rank: rank, Code: code(c)} }
+	peers := "[gloo] Connection closed by peer [127.0.0.1]:4711"
+	cases := map[string]struct {
+		events  []events.Event
+		rank    int
+		reason  string
+		step    int
+		victims []int
+		says    string
+	}{
+		"an exception on one rank": {
+			[]events.Event{hello(0), hello(1), step(0, 3), step(1, 3), raised(1, "ValueError", "boom"), exit(1, 1), gone(1), raised(0, "RuntimeError", peers), exit(0, 1), gone(0)},
+			1, reasonException, 3, []int{0}, "rank 1 failed after step 3: ValueError: boom (train.py:45 in main)"},
+		"the victim reports first": {
+			[]events.Event{hello(0), hello(1), raised(0, "RuntimeError", peers), exit(0, 1), raised(1, "ValueError", "boom"), exit(1, 1)},
+			1, reasonException, 0, []int{0}, "rank 1 failed before its first step: ValueError: boom"},
+		"a rank that was killed": {
+			[]events.Event{hello(0), hello(1), hello(2), step(2, 1), gone(2), raised(0, "DistBackendError", "NCCL error"), raised(1, "RuntimeError", peers)},
+			2, reasonKilled, 1, []int{0, 1}, "killed or crashed"},
+		"a rank that left early with exit 0": {
+			[]events.Event{hello(0), hello(1), exit(0, 0), gone(0), raised(1, "RuntimeError", peers), exit(1, 1)},
+			0, reasonEarlyExit, 0, []int{1}, "ended early"},
+		"sys.exit with a code": {
+			[]events.Event{hello(0), hello(1), exit(1, 3), gone(1), gone(0)},
+			1, reasonException, 0, []int{0}, "exit code 3"},
+		"only peers are spoken of": {
+			[]events.Event{hello(0), hello(1), raised(1, "RuntimeError", peers), raised(0, "RuntimeError", peers)},
+			1, reasonException, 0, []int{0}, "Connection closed"},
+		"no worker ever came up": {nil, events.NoRank, reasonLauncher, 0, nil, "could not be started: torchrun ended with exit code 1"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newStories(3)
+			if c.victims != nil {
+				s = newStories(len(c.victims) + 1)
+			}
+			for _, e := range c.events {
+				s.add(e)
+			}
+			f := s.judge(supervise.Outcome{Status: supervise.Status{Code: 1}})
+			if f.Rank != c.rank || f.Reason != c.reason || f.Step != c.step || !slices.Equal(f.Victims, c.victims) {
+				t.Errorf("got %+v", f)
+			}
+			if !strings.Contains(f.Headline(), c.says) {
+				t.Errorf("headline %q", f.Headline())
+			}
+		})
+	}
+}
