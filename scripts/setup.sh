@@ -57,11 +57,11 @@ base_python() {
 		read -r python _ _ path <<-END
 			$(describe "$name" || echo - - - -)
 		END
-		at_least "$python" 3 10 || { [ "$python" = - ] || seen="$seen, $name is $python"; continue; }
+		at_least "$python" 3 10 || { [ "$python" = - ] || seen="$seen; $name is Python $python"; continue; }
 		"$path" -c 'import ensurepip, venv' 2>/dev/null && { printf '%s\n' "$path"; return; }
-		seen="$seen, $path has no venv module (on Debian and Ubuntu: apt install python3-venv)"
+		seen="$seen; $path has no venv module (on Debian and Ubuntu: apt install python3-venv)"
 	done
-	fail "Python 3.10 or newer with the venv module is needed${seen:- and no python3 is on PATH}."
+	fail "Python 3.10 or newer with the venv module is needed${seen:-, and no python3 is on PATH}."
 }
 
 # Held until this script and what it started have ended; the lock belongs to the open file.
