@@ -13,6 +13,7 @@ type model struct {
 	problem    Problem
 	policies   []Policy
 	stateBytes int64 // of all ranks together
+	boxes      int   // bound on the boxes of one search, 0 for none
 	kinds      []*kind
 	kindOf     []int // by rank
 }

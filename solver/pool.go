@@ -109,6 +109,7 @@ func (s *search) run(cutoff float64) bool {
 	s.improve = s.faster
 	s.limit = min(s.bestMs, cutoff) * (1 - tolerance)
 	s.fill(s.limit)
+	s.last = s.m.boxes
 	s.explore(s.root())
 	return s.bestMs < cutoff
 }
@@ -137,5 +138,6 @@ func (s *search) bisect(low, high, cutoff float64) bool {
 			low = mid
 		}
 	}
+	s.lowMs = low
 	return true
 }

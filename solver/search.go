@@ -26,6 +26,8 @@ type search struct {
 	improve  func(n *node, picks [][]*option) // what to do with picks within the limit
 	nodes    int
 	last     int // stop after so many nodes, 0 for never
+	stopped  bool
+	lowMs    float64 // no plan is faster
 }
 
 func newSearch(m *model, shares Shares) *search {
@@ -88,6 +90,7 @@ func (s *search) reached(picks [][]*option) []float64 {
 func (s *search) explore(n *node) {
 	for {
 		if s.nodes++; s.last > 0 && s.nodes > s.last {
+			s.stopped = true
 			return
 		}
 		picks, ok := s.pick(n)

@@ -145,6 +145,8 @@ func TestSolveIsDeterministic(t *testing.T) {
 		turned := p
 		turned.Devices = slices.Clone(p.Devices)
 		slices.Reverse(turned.Devices)
+		turned.FixedBatches = slices.Clone(p.FixedBatches)
+		slices.Reverse(turned.FixedBatches)
 		for rank := range turned.Devices {
 			turned.Devices[rank].Rank = rank
 		}
@@ -256,4 +258,23 @@ func wobbly(p Problem) bool {
 		}
 	}
 	return false
+}
+
+// TestSolveWithin checks the bound of a search that is stopped early.
+func TestSolveWithin(t *testing.T) {
+	p := fleet{devices: 16, kinds: 16, batch: 160, classes: 3, memory: 2, policies: []Policy{Keep, Recompute}, seed: 5}.problem()
+	exact, low, err := SolveWithin(p, 0)
+	if err != nil || low != exact.Predicted.IterationMs {
+		t.Fatalf("bound %v of an exact plan of %v ms, %v", low, exact.Predicted.IterationMs, err)
+	}
+	quick, low, err := SolveWithin(p, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if low > exact.Predicted.IterationMs || quick.Predicted.IterationMs < exact.Predicted.IterationMs || low < 0.8*exact.Predicted.IterationMs {
+		t.Errorf("bound %v, best %v, found %v ms", low, exact.Predicted.IterationMs, quick.Predicted.IterationMs)
+	}
+	if err := checkPlan(p, quick); err != nil {
+		t.Error(err)
+	}
 }
