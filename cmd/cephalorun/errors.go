@@ -31,30 +31,28 @@ func printError(a *app, o *options, err error, code int) {
 			return
 		}
 	}
-	text := "cephalorun: " + err.Error()
+	last := "cephalorun: " + err.Error()
 	if isScript {
-		text = failureText(script.Failure)
+		fmt.Fprint(a.stderr, failureText(script.Failure))
+		last = "cephalorun: " + script.Failure.Headline()
 	}
 	if a.width > 0 && !o.noColor {
-		head, rest, more := strings.Cut(text, "\n")
-		text = "\x1b[1;31m" + head + "\x1b[0m"
-		if more {
-			text += "\n" + rest
-		}
+		last = "\x1b[1;31m" + last + "\x1b[0m"
 	}
-	fmt.Fprintln(a.stderr, text)
+	fmt.Fprintln(a.stderr, last)
 }
 
 // shownLines is how many of a rank's last lines are repeated below a failure.
 const shownLines = 15
 
-// failureText is the first real failure with what is needed to find its cause. The
-// headline is repeated at the end, where people look first.
+// failureText is what is needed to find the cause of a failure; the headline follows
+// it, last of all, where people look first.
 func failureText(f orchestrator.Failure) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cephalorun: %s\n", f.Headline())
-	lines := f.Lines[max(0, len(f.Lines)-shownLines):]
-	for _, line := range lines {
+	if f.Rank >= 0 && len(f.Lines) > 0 {
+		fmt.Fprintf(&b, "last lines of rank %d:\n", f.Rank)
+	}
+	for _, line := range f.Lines[max(0, len(f.Lines)-shownLines):] {
 		fmt.Fprintf(&b, "  | %s\n", line)
 	}
 	if len(f.Victims) > 0 {
@@ -62,11 +60,8 @@ func failureText(f orchestrator.Failure) string {
 		for i, rank := range f.Victims {
 			names[i] = fmt.Sprint(rank)
 		}
-		fmt.Fprintf(&b, "  stopped because of rank %d: rank %s\n", f.Rank, strings.Join(names, ", "))
+		fmt.Fprintf(&b, "stopped because of rank %d: rank %s\n", f.Rank, strings.Join(names, ", "))
 	}
-	fmt.Fprintf(&b, "  full log: %s", f.LogPath)
-	if len(lines) > 0 {
-		fmt.Fprintf(&b, "\ncephalorun: %s", f.Headline())
-	}
+	fmt.Fprintf(&b, "full log: %s\n", f.LogPath)
 	return b.String()
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cephalorun/cephalorun/profiler"
+	"github.com/cephalorun/cephalorun/profiler/fleet"
+)
+
+const plannerCase = "../../testdata/planner-cases/paper-bert_large-float32.profile.json"
+
+func TestBadInput(t *testing.T) {
+	measured, err := os.ReadFile(plannerCase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		prepare func(b *bench)
+		args    func(b *bench) []string
+		code    int
+		says    string
+	}{
+		"no such script":         {nil, func(b *bench) []string { return []string{filepath.Join(b.dir, "none.py")} }, exitUsage, "there is no script"},
+		"the script is a folder": {nil, func(b *bench) []string { return []string{b.dir} }, exitUsage, "is a folder"},
+		"an unknown flag":        {nil, func(b *bench) []string { return []string{"--fast", "train.py"} }, exitUsage, "unknown flag: --fast"},
+		"Python without torch": {func(b *bench) { b.app.environ = append(b.app.environ, fakeTorch+"=") },
+			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitMachine, "has no PyTorch"},
+		"torch too old": {func(b *bench) { b.app.environ = append(b.app.environ, fakeTorch+"=2.7.1") },
+			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitMachine, "has PyTorch 2.7.1, and 2.8 or newer is needed"},
+		"no Python at that path": {nil, func(b *bench) []string { return []string{"--python", "/none/python", b.file("train.py", goodScript)} }, exitMachine, "no Python at /none/python"},
+		"a devices file with an unknown field": {nil, func(b *bench) []string {
+			return []string{"--devices", "../../testdata/devices/bad-unknown-field.yaml", b.file("train.py", goodScript)}
+		}, exitUsage, "bad-unknown-field.yaml"},
+		"a devices file with a bad size": {nil, func(b *bench) []string {
+			return []string{"--devices", "../../testdata/devices/bad-size.yaml", b.file("train.py", goodScript)}
+		}, exitUsage, ".memory"},
+		"a devices file with two devices of one name": {nil, func(b *bench) []string {
+			return []string{"--devices", "../../testdata/devices/bad-same-name.yaml", b.file("train.py", goodScript)}
+		}, exitUsage, "bad-same-name.yaml"},
+		"no device": {func(b *bench) {
+			lost := card("GPU-a", 9)
+			lost.Problem = "is lost"
+			b.app.gpus = fleet.Fleet{List: []profiler.Device{lost}}
+		}, func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitMachine, "no usable device"},
+		"a driver that does not answer": {func(b *bench) { b.app.gpus = fleet.Fleet{Fails: profiler.ErrCannotAsk} },
+			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitMachine, "could not ask for devices"},
+		"global batch of 0":      {nil, func(b *bench) []string { return []string{"--global-batch", "0", "train.py"} }, exitUsage, "whole number of at least 1"},
+		"global batch below 0":   {nil, func(b *bench) []string { return []string{"--global-batch=-4", "train.py"} }, exitUsage, "whole number of at least 1"},
+		"global batch as text":   {nil, func(b *bench) []string { return []string{"--global-batch", "many", "train.py"} }, exitUsage, `"many" for "--global-batch"`},
+		"weighting that is none": {nil, func(b *bench) []string { return []string{"--weighting", "tokens", "train.py"} }, exitUsage, "samples or mean"},
+		"no plan fits": {nil, func(b *bench) []string {
+			return []string{"--devices", b.devices(), b.file("train.py", "too-big float32\n")}
+		}, exitNoPlan, "bytes"},
+		"a profile cut short": {nil, func(b *bench) []string {
+			return []string{"plan", "--profile", b.file("p.json", string(measured[:len(measured)/2])), "--global-batch", "8"}
+		}, exitUsage, "p.json"},
+		"a profile of another version": {nil, func(b *bench) []string {
+			return []string{"plan", "--profile", b.file("p.json", strings.Replace(string(measured), `"version": 1`, `"version": 7`, 1)), "--global-batch", "8"}
+		}, exitUsage, "version"},
+		"a profile that is not there": {nil, func(b *bench) []string { return []string{"plan", "--profile", "/none.json", "--global-batch", "8"} }, exitUsage, "/none.json"},
+		"a profile of other devices": {nil, func(b *bench) []string {
+			return []string{"--profile", plannerCase, "--devices", b.devices(), b.file("train.py", goodScript)}
+		}, exitUsage, "devices, and 2 are used here"},
+		"a plan cut short": {nil, func(b *bench) []string {
+			return []string{"--plan", b.file("plan.json", `{"version": 1,`), "--devices", b.devices(), b.file("train.py", goodScript)}
+		}, exitUsage, "plan.json"},
+		"a plan of another version": {nil, func(b *bench) []string {
+			return []string{"--plan", b.file("plan.json", `{"version": 2}`), "--devices", b.devices(), b.file("train.py", goodScript)}
+		}, exitUsage, "version"},
+		"a plan without a profile or script": {nil, func(b *bench) []string { return []string{"plan"} }, exitUsage, "SCRIPT, or --profile FILE"},
+		"one GPU without bf16 among others": {func(b *bench) { b.app.gpus = fleet.Fleet{List: []profiler.Device{card("GPU-a", 9), card("GPU-b", 7)}} },
+			func(b *bench) []string { return []string{b.file("train.py", "measure bfloat16\nsteps 1\n")} }, exitMachine, "has no native bf16"},
+		"no run yet":           {nil, func(b *bench) []string { return []string{"status"} }, exitUsage, "no such run"},
+		"too many arguments":   {nil, func(b *bench) []string { return []string{"status", "a", "b"} }, exitUsage, "at most 1 arg"},
+		"run without a script": {nil, func(b *bench) []string { return []string{"run"} }, exitUsage, "at least 1 arg"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			if c.prepare != nil {
+				c.prepare(b)
+			}
+			b.mustRun(c.code, []string{c.says}, c.args(b)...)
+			if lines := strings.Count(strings.TrimSpace(b.err.String()), "\n"); strings.Contains(b.err.String(), "Usage:") || lines > 12 {
+				t.Errorf("%d lines:\n%s", lines, b.err.String())
+			}
+		})
+	}
+}
+
+func TestOutputFolderNotWritable(t *testing.T) {
+	b := newBench(t)
+	in := b.file("a file", "")
+	got := run([]string{"--state-dir", filepath.Join(in, "state"), "--devices", b.devices(), b.file("train.py", goodScript)}, b.app)
+	if got != exitUsage || !strings.Contains(b.err.String(), "--state-dir") {
+		t.Errorf("exit code %d: %s", got, b.err)
+	}
+}
+
+// vanishing lists two cards at first and one from the second time on.
+type vanishing struct{ asked *int }
+
+func (v vanishing) Devices(context.Context) ([]profiler.Device, error) {
+	*v.asked++
+	list := []profiler.Device{card("GPU-a", 9), card("GPU-b", 9)}
+	if *v.asked > 1 {
+		list = list[:1]
+	}
+	return list, nil
+}
+
+func TestADeviceDisappearsBetweenProfileAndLaunch(t *testing.T) {
+	b := newBench(t)
+	b.app.gpus = vanishing{new(int)}
+	b.mustRun(exitMachine, []string{"GPU-b", "is gone now"}, b.file("train.py", goodScript))
+}
+
+func TestAPlanOfAnotherModel(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitDone, nil, "plan", "--devices", b.devices(), "--json", b.file("train.py", goodScript))
+	plan := b.file("plan.json", b.out.String())
+	b.mustRun(exitDone, []string{"done after 12 steps"}, "--plan", plan, "--devices", b.devices(), b.file("train.py", goodScript))
+	b.mustRun(exitUsage, []string{"was made for another model"}, "--plan", plan, "--devices", b.devices(), b.file("other.py", goodScript+"steps 1\n"))
+	b.mustRun(exitUsage, []string{"is for 2 devices, and 1 are used here"}, "--plan", plan, "--devices", "cpu", b.file("train.py", goodScript))
+}
+
+func TestErrorsAsJSON(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitUsage, nil, "--json", "/none.py")
+	var record failureRecord
+	if err := json.Unmarshal([]byte(b.err.String()), &record); err != nil || record.Code != exitUsage || !strings.Contains(record.Message, "/none.py") {
+		t.Errorf("got %q, %v", b.err.String(), err)
+	}
+	if b.out.String() != "" {
+		t.Errorf("standard output: %q", b.out.String())
+	}
+}

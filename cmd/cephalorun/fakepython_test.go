@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cephalorun/cephalorun/orchestrator/supervise"
+)
+
+// The tests of whole runs need a Python with PyTorch, torchrun and workers. All of
+// them are this test binary, started again as what this name says. The "script" that
+// the workers run is a list of commands; see fakeWorker.script.
+const fakeRole = "FAKE_PYTHON_ROLE"
+
+// fakeTorch is the version of PyTorch that the fake has.
+const fakeTorch = "FAKE_PYTHON_TORCH"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == guardCommand {
+		if supervise.Guard() != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	switch os.Getenv(fakeRole) {
+	case "":
+		os.Exit(m.Run())
+	case "worker":
+		os.Exit(fakeWork(os.Args[1:]))
+	default:
+		os.Exit(fakePython(os.Args[1:]))
+	}
+}
+
+// fakePython answers what version it is, or plays torchrun.
+func fakePython(args []string) int {
+	if args[0] == "-c" {
+		fmt.Printf(`{"path": "fake", "python": "3.12.0", "torch": %q}`+"\n", os.Getenv(fakeTorch))
+		return 0
+	}
+	n, _ := strconv.Atoi(args[slices.Index(args, "--nproc-per-node")+1])
+	shim := slices.IndexFunc(args, func(a string) bool { return filepath.Base(a) == "shim.py" })
+	ended := make(chan error, n)
+	var workers []*exec.Cmd
+	for rank := range n {
+		c := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"worker"}, args[shim+1:]...),
+			Env:    append(os.Environ(), fakeRole+"=worker", "RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank)),
+			Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+		if err := c.Start(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		workers = append(workers, c)
+		go func() { ended <- c.Wait() }()
+	}
+	code := 0
+	for range n {
+		if err := <-ended; err != nil && code == 0 {
+			code = 1
+			for _, c := range workers {
+				_ = c.Process.Signal(unix.SIGTERM)
+			}
+		}
+	}
+	return code
+}
+
+// fakeWorker is one rank.
+type fakeWorker struct {
+	rank int
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func fakeWork(argv []string) int {
+	rank, _ := strconv.Atoi(os.Getenv("RANK"))
+	for fd, name := range map[int]string{1: "out", 2: "err"} {
+		pipe, err := unix.Open(filepath.Join(os.Getenv("CEPHALO_OUTPUT"), fmt.Sprintf("rank-%d.%s", rank, name)), unix.O_WRONLY, 0)
+		if err != nil {
+			return 70
+		}
+		_ = unix.Dup2(pipe, fd)
+	}
+	conn, err := net.Dial("unix", os.Getenv("CEPHALO_SOCKET"))
+	if err != nil {
+		return 71
+	}
+	w := &fakeWorker{rank, conn, bufio.NewReader(conn)}
+	w.send("hello", map[string]any{"local_rank": rank, "pid": os.Getpid()})
+	if os.Getenv("CEPHALO_MODE") == "hardware" {
+		w.write(map[string]any{"matmul_tflops": map[string]float64{"float32": 1.5}, "memory_bandwidth_gbs": 20, "collectives_gbs": map[string]float64{"all_gather": 3}})
+		return 0
+	}
+	text, err := os.ReadFile(argv[0])
+	if err != nil {
+		return 72
+	}
+	w.send("start", map[string]any{"pid": os.Getpid(), "host": "here", "torch": "2.15.0"})
+	code := w.script(strings.Split(string(text), "\n"), argv[1:])
+	w.send("exit", map[string]any{"code": code})
+	return code
+}
+
+// script runs commands, one to a line:
+//
+//	print TEXT            print to standard output
+//	fail RANK CLASS TEXT  raise on that rank; the others see their peer go
+//	kill RANK             that rank dies without a word; the others wait
+//	measure DTYPE         end here when profiling, having measured a model of that type
+//	too-big               the same with a model that no device can hold
+//	steps N               train
+//	wait                  wait until told to stop, or killed
+func (w *fakeWorker) script(lines, args []string) int {
+	for _, line := range lines {
+		word, rest, _ := strings.Cut(line, " ")
+		switch word {
+		case "print":
+			fmt.Println(rest, strings.Join(args, "|"))
+		case "fail":
+			who, what, _ := strings.Cut(rest, " ")
+			class, text, _ := strings.Cut(what, " ")
+			if who == strconv.Itoa(w.rank) {
+				fmt.Fprintln(os.Stderr, "Traceback: "+class)
+				w.send("error", map[string]any{"exception": class, "message": text, "user_frame": "train.py:3 in main"})
+				return 1
+			}
+			time.Sleep(time.Minute) // until the launcher ends it
+		case "kill":
+			if rest == strconv.Itoa(w.rank) {
+				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			}
+			time.Sleep(time.Minute)
+		case "measure", "too-big":
+			if os.Getenv("CEPHALO_MODE") == "profile" {
+				w.measure(word == "too-big", rest)
+				return 0
+			}
+		case "steps":
+			n, _ := strconv.Atoi(rest)
+			for step := 1; step <= n; step++ {
+				w.send("step", map[string]any{"step": step, "loss": 5.0 - float64(step)/10, "samples": 4,
+					"step_ms": 10, "compute_ms": 8 - w.rank, "wait_ms": 2 + w.rank, "peak_memory_bytes": 1 << 20})
+			}
+		case "wait":
+			fmt.Println("waiting")
+			_, _ = w.in.ReadString('\n')
+			return 0
+		}
+	}
+	return 0
+}
+
+func (w *fakeWorker) send(kind string, fields map[string]any) {
+	fields["kind"], fields["rank"], fields["time"] = kind, w.rank, time.Now().UTC()
+	data, _ := json.Marshal(fields)
+	_, _ = w.conn.Write(append(data, '\n'))
+}
+
+func (w *fakeWorker) write(document map[string]any) {
+	data, _ := json.Marshal(document)
+	path := filepath.Join(os.Getenv("CEPHALO_RUN_DIR"), "measure", fmt.Sprintf("rank-%d.json", w.rank))
+	_ = os.WriteFile(path, data, 0o644)
+}
+
+// measure writes what a rank measures of a small model: rank 1 is three times slower.
+func (w *fakeWorker) measure(tooBig bool, dtype string) {
+	slow := float64(1 + 2*w.rank)
+	parameters := 1000.0
+	if tooBig {
+		parameters = 1e12
+	}
+	line := func(a float64) [][2]float64 { return [][2]float64{{1, a}, {2, 2 * a}, {4, 4 * a}} }
+	w.write(map[string]any{
+		"rank": w.rank, "device": map[string]any{"name": "fake", "uuid": ""}, "torch": "2.15.0",
+		"script": map[string]any{"batch_per_rank": 8, "data": "distributed-sampler", "samples": 800},
+		"model": map[string]any{"name": "Tiny", "parameters": 4 * parameters, "trainable_parameters": 4 * parameters,
+			"state_bytes_per_parameter": 16, "optimizer": "AdamW", "dtype": dtype},
+		"units":          []any{map[string]any{"class": "Block", "count": 4, "parameters": parameters, "trainable_parameters": parameters, "whole_batch": false}},
+		"reserved_bytes": 1 << 20, "fixed_ms": 1, "ragged_factor": 1.1,
+		"microbatch_overhead_ms": map[string]any{"forward": 0.1, "backward": 0.1},
+		"costs": map[string]any{"Block": map[string]any{"forward_ms": line(slow), "backward_ms": line(2 * slow), "memory_bytes": line(1 << 20),
+			"kept_bytes_per_sample": map[string]any{"recompute": 1000, "keep": 5000}}},
+		"collectives": map[string]any{"Block": map[string]any{"all_gather_ms": 0.5, "reduce_scatter_ms": 0.5}},
+		"spread":      map[string]any{"Block": 0.01},
+	})
+	w.send("profile", map[string]any{"path": "x"})
+}
