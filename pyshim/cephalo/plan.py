@@ -89,11 +89,15 @@ def load_plan(path: str | Path) -> Plan:
 
 def parse_plan(raw: dict) -> Plan:
     """Build a Plan from decoded plan v1 JSON. Raises ValueError that names the field."""
+    if not isinstance(raw, dict):
+        raise ValueError(f"a plan is a JSON object, not {type(raw).__name__}")
     if raw.get("version") != 1:
         raise ValueError(f"version: plan version {raw.get('version')!r} is not 1")
     ranks = []
     for i, item in enumerate(_field(raw, "ranks", list, "")):
         where = f"ranks[{i}]."
+        if not isinstance(item, dict):
+            raise ValueError(f"ranks[{i}]: expected an object, found {item!r}")
         part = RankPlan(
             rank=_field(item, "rank", int, where),
             device=_field(item, "device", str, where),

@@ -1,0 +1,139 @@
+"""A run on ranks is the run of one process: shares, microbatches and activations of every kind."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from torch import nn
+
+from training import (
+    SHARES,
+    VOCAB,
+    WIDTH,
+    Block,
+    Case,
+    Model,
+    assert_equal,
+    on_rank,
+    one_process,
+    plan_of,
+    sgd,
+    vectors,
+)
+
+THREE = SHARES["a rank that owns nothing"]
+
+
+@functools.cache
+def reference(name: str):
+    return one_process(CASES[name])
+
+
+def adamw(**options):
+    return lambda p: torch.optim.AdamW(p, lr=1e-2, **options)
+
+
+class LowRank(nn.Module):
+    """A frozen layer and a trainable correction of low rank, as LoRA has them."""
+
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(WIDTH, WIDTH)
+        self.base.requires_grad_(False)
+        self.down, self.up = nn.Linear(WIDTH, 2, bias=False), nn.Linear(2, WIDTH, bias=False)
+
+    def forward(self, x):
+        return x + torch.tanh(self.base(x) + self.up(self.down(x)))
+
+
+def frozen_below():
+    """The embedding and the first block are frozen: no gradient reaches them."""
+    model = Model(tied=False)
+    model.embed.requires_grad_(False)
+    model.blocks[0].requires_grad_(False)
+    return model
+
+
+def frozen_middle():
+    model = Model()
+    model.blocks[1].requires_grad_(False)
+    return model
+
+
+def unfreeze(model, step):
+    if step == 2:
+        model.blocks[1].requires_grad_(True)
+
+
+class Plain(nn.Module):
+    """One unit only: the root itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, 5), nn.Linear(5, WIDTH)
+
+    def forward(self, x, y):
+        return (self.second(torch.tanh(self.first(x))) - y).square().flatten(1).mean(1)
+
+
+CASES = {
+    "tied": Case(),
+    "fp32": Case(dtype=torch.float32),
+    "clipped": Case(clip=0.05),
+    "clipped adamw": Case(clip=0.05, optimizer=adamw()),
+    "adamw fused": Case(optimizer=adamw(fused=True)),
+    "adamw one by one": Case(optimizer=adamw(foreach=False)),
+    "sgd fused": Case(optimizer=lambda p: torch.optim.SGD(p, 0.2, momentum=0.9, fused=True)),
+    "frozen below": Case(build=frozen_below),
+    "frozen in the middle": Case(build=frozen_middle),
+    "unfrozen later": Case(build=frozen_middle, before_step=unfreeze),
+    "low rank": Case(build=lambda: Model(LowRank)),
+    "norm and head as one unit": Case(
+        build=lambda: Model(tied=False), units=lambda m: [*m.blocks, [m.norm, m.head], m]
+    ),
+    "embedding and head as one unit": Case(units=lambda m: [*m.blocks, [m.norm, m.head, m.embed], m]),
+    "embedding as a unit": Case(
+        build=lambda: Model(tied=False), units=lambda m: [m.embed, *m.blocks, m]
+    ),
+    "head as a unit": Case(build=lambda: Model(tied=False), units=lambda m: [*m.blocks, m.head, m]),
+    "nested units": Case(units=lambda m: [*(x for b in m.blocks for x in (b.norm, b.down, b)), m]),
+    "inner units of one kind": Case(
+        units=lambda m: [*(x for b in m.blocks for x in (b.up, b.down, b)), m]
+    ),
+    "root only": Case(build=Plain, units=lambda m: [m], data=vectors),
+    "frozen root": Case(
+        build=lambda: Model(tied=False).apply(
+            lambda m: m.requires_grad_(False) if not list(m.children()) else None
+        ),
+        before_step=lambda model, step: [b.requires_grad_(True) for b in model.blocks] and None,
+        optimizer=sgd,
+    ),
+}
+
+
+@pytest.mark.parametrize("activations", ["recompute", "keep"])
+@pytest.mark.parametrize("shares", SHARES)
+def test_every_kind_of_share(ranks, shares, activations):
+    plan = plan_of(SHARES[shares], activations)
+    for result in ranks(plan.world_size, on_rank, CASES["tied"], plan):
+        assert_equal(result, reference("tied"))
+
+
+@pytest.mark.parametrize("shares", SHARES)
+def test_every_kind_of_share_in_fp32(ranks, shares):
+    plan = plan_of(SHARES[shares])
+    assert_equal(ranks(plan.world_size, on_rank, CASES["fp32"], plan)[0], reference("fp32"), 1e-5)
+
+
+@pytest.mark.parametrize("activations", ["recompute", "keep"])
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("tied", "fp32")])
+def test_every_kind_of_model(ranks, name, activations):
+    plan = plan_of(THREE, activations)
+    assert_equal(ranks(3, on_rank, CASES[name], plan)[0], reference(name))
+
+
+def test_the_reference_learns():
+    losses = reference("tied").losses
+    assert losses[-1] < losses[0] and VOCAB > 2 and isinstance(Block(), nn.Module)
