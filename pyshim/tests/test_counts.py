@@ -1,0 +1,125 @@
+"""One gather per unit and pass, one reduction per unit and step, whatever the microbatches."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from cephalo import runtime
+from training import Case, Model, build, install, own_part, plan_of
+
+LAYERS = 3
+
+
+def counted(case, plan, steps, accumulate=1):
+    """What every step after the first issued: gathers and reductions of units, control sums."""
+    made = install(plan)
+    model = build(case)
+    sums = Counter()
+    inner = made.sum_over_ranks
+
+    def sum_over_ranks(values):
+        sums["control"] += 1
+        return inner(values)
+
+    made.sum_over_ranks = sum_over_ranks
+    optimizer = case.optimizer(model.parameters())
+    generator, out = torch.Generator().manual_seed(1), []
+    for _ in range(steps):
+        before = made.comm.counts + sums
+        for part in range(accumulate):
+            model.set_requires_gradient_sync(part == accumulate - 1)
+            batch = case.data(generator, plan.global_batch, case.dtype)
+            case.loss(model, *own_part(plan, dist.get_rank(), batch)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        out.append(dict(made.comm.counts + sums - before))
+    runtime.install(None)
+    return out
+
+
+MICROBATCHES = {
+    "one": ([4, 4], [[4], [4]], [500_000, 500_000]),
+    "two": ([4, 4], [[2, 2], [3, 1]], [700_000, 300_000]),
+    "many": ([4, 4], [[1, 1, 1, 1], [1, 1, 2]], [0, 1_000_000]),
+}
+BLOCKS_AND_ROOT = {"gather": 2 * LAYERS + 1, "reduce": LAYERS + 1, "control": 1}
+
+
+@pytest.mark.parametrize("activations", ["recompute", "keep"])
+@pytest.mark.parametrize("name", MICROBATCHES)
+def test_counts_do_not_depend_on_microbatches(ranks, name, activations):
+    plan = plan_of(MICROBATCHES[name], activations)
+    for counts in ranks(2, counted, Case(), plan, 3):
+        assert counts[1:] == [BLOCKS_AND_ROOT] * 2
+        looking = {"gather": 2 * (LAYERS + 1)}  # two forwards to find the batch dimensions
+        assert counts[0]["gather"] == BLOCKS_AND_ROOT["gather"] + looking["gather"]
+        assert counts[0]["reduce"] == BLOCKS_AND_ROOT["reduce"]
+
+
+def frozen_below():
+    model = Model(tied=False)
+    model.embed.requires_grad_(False)
+    model.blocks[0].requires_grad_(False)
+    return model
+
+
+UNITS = {
+    "the root keeps its parameters": (Case(), BLOCKS_AND_ROOT),
+    "a group of modules is gathered once": (
+        Case(build=lambda: Model(tied=False), units=lambda m: [*m.blocks, [m.norm, m.head], m]),
+        {"gather": 2 * LAYERS + 2, "reduce": LAYERS + 2, "control": 1},
+    ),
+    "a head of its own": (
+        Case(build=lambda: Model(tied=False), units=lambda m: [*m.blocks, m.head, m]),
+        {"gather": 2 * (LAYERS + 1) + 1, "reduce": LAYERS + 2, "control": 1},
+    ),
+    "an embedding of its own": (
+        Case(build=lambda: Model(tied=False), units=lambda m: [m.embed, *m.blocks, m]),
+        {"gather": 2 * (LAYERS + 1) + 1, "reduce": LAYERS + 2, "control": 1},
+    ),
+    "nested units": (
+        Case(units=lambda m: [*(x for b in m.blocks for x in (b.norm, b.down, b)), m]),
+        {"gather": 3 * 2 * LAYERS + 1, "reduce": 3 * LAYERS + 1, "control": 1},
+    ),
+    "what has no backward is not gathered for it": (
+        Case(build=frozen_below),
+        {"gather": 3 + 2 + 2, "reduce": 2 + 1, "control": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_units_of_every_kind(ranks, name):
+    case, wanted = UNITS[name]
+    plan = plan_of(MICROBATCHES["two"])
+    for counts in ranks(2, counted, case, plan, 3):
+        assert counts[1:] == [wanted] * 2
+
+
+def test_the_scripts_own_accumulation(ranks):
+    plan = plan_of(MICROBATCHES["two"])
+    wanted = {k: 2 * v for k, v in BLOCKS_AND_ROOT.items()}
+    for counts in ranks(2, counted, Case(), plan, 2, 2):
+        assert counts[1] == wanted
+
+
+def _evaluation(plan):
+    made = install(plan)
+    model = build(Case())
+    batch = own_part(plan, dist.get_rank(), Case().data(torch.Generator().manual_seed(1), 8, None))
+    out = []
+    for _ in range(3):
+        before = made.comm.counts.copy()
+        with torch.no_grad():
+            model(*batch)
+        out.append(dict(made.comm.counts - before))
+    return out
+
+
+def test_evaluation_gathers_once(ranks):
+    for counts in ranks(2, _evaluation, plan_of(MICROBATCHES["two"])):
+        assert counts == [{"gather": LAYERS + 1}] * 3
