@@ -12,10 +12,12 @@ import torch
 from . import compat
 from .batch import flatten_call, take_samples, unflatten_call
 from .engine import Engine
+from .probing import SAMPLES as PROBED_SAMPLES
 from .unit import Unit
 
-EXAMPLE_SAMPLES = 5
-"""Samples in an example; odd, so that other sizes seldom equal it. Larger batches repeat them."""
+EXAMPLE_SAMPLES = max(PROBED_SAMPLES)
+"""Samples in an example: no more than ran before, since memory may be scarce. Larger calls repeat
+them."""
 
 
 @dataclass(eq=False)
@@ -140,8 +142,10 @@ def capture(
             made = examples[unit]
             signature = engine.signatures[unit]
             carry = [carries(x, samples) for x in kept]
+            if cut and len(signature.cut) == len(kept):
+                carry = list(signature.cut)
             if cut and signature.layered:
-                carry, run = list(signature.cut), compat.without_checkpoint(unit.modules[0]) or run
+                run = compat.without_checkpoint(unit.modules[0]) or run
             made.calls.append(Example(run, kept, spec, wants, samples, carry))
             made.results.append(compat.tree_map_tensors(torch.Tensor.detach, result))
         if unit in shells:

@@ -31,6 +31,7 @@ from .measurefile import write_measurement
 from .oom import release
 from .optimizercost import OptimizerCost, measure_optimizers
 from .overhead import measure_overhead
+from .probing import BufferGuard
 from .randomness import untouched_randomness
 from .runtime import Runtime
 from .timing import Stopwatch, Together
@@ -61,8 +62,11 @@ class Profiler:
 
     def __call__(self, engine: Engine, run: Any, args: tuple, kwargs: dict) -> None:
         """A root's first training forward is about to run."""
+        buffers = BufferGuard(engine.module)
         with untouched_randomness(self._runtime.device):
             path = self._measure(engine, run, args, kwargs)
+        with torch.no_grad():
+            buffers.restore()
         self._events.send("profile", path=str(path))
         self._together.barrier()
         raise self._stop
