@@ -5,6 +5,8 @@ SHELL := /bin/sh
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
+# go-nvml declares functions that NVIDIA has deprecated.
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 GO_PACKAGES ?= ./...
 PYTEST_ARGS ?=
 TORCH_VERSIONS ?= 2.8.0 newest
