@@ -1,6 +1,6 @@
 """Compares stock FSDP2 with cephalorun on the parts of one machine, in one run.
 
-    bench_accumulation.py            one GPU cut by MPS into parts of 45, 25, 20 and 10 %
+    bench_accumulation.py            one GPU cut by MPS into parts of 48, 25, 17 and 10 %
     bench_accumulation.py --cpu      two ranks on the processor, small: shows that all of it works
 
 Both rows run examples/train_gpt.py with the same model, seed and global batch: stock FSDP2 under
@@ -33,7 +33,7 @@ CPU_MODEL = {"layers": 2, "width": 64, "heads": 4, "sequence": 64, "vocab": 256}
 
 
 def gpu_parts(total_bytes):
-    """Four unequal parts. 45 and not 40 % of the multiprocessors: see docs/devices.md."""
+    """Four unequal parts. Not every share computes rightly: see docs/devices.md."""
     return [
         {
             "name": f"part-{processors}",
@@ -42,7 +42,7 @@ def gpu_parts(total_bytes):
             "sm_percent": processors,
             "memory_bytes": int(total_bytes * 0.95 * memory / 100),
         }
-        for processors, memory in ((45, 40), (25, 25), (20, 20), (10, 10))
+        for processors, memory in ((48, 40), (25, 25), (17, 20), (10, 10))
     ]
 
 
