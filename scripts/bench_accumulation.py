@@ -3,8 +3,9 @@
     bench_accumulation.py            one GPU cut by MPS into parts of 48, 25, 17 and 10 %
     bench_accumulation.py --cpu      two ranks on the processor, small: shows that all of it works
 
-Both rows run examples/train_gpt.py with the same model, seed and global batch: stock FSDP2 under
-torchrun with ordinary gradient accumulation over equal ranks, and cephalorun on the same parts.
+All rows run examples/train_gpt.py with the same model, seed and global batch: stock FSDP2 under
+torchrun with ordinary gradient accumulation over equal ranks, cephalorun on the same parts as its
+planner wants, and the same plan forced to 8 microbatches with recomputation on every part.
 Each row trains until --seconds of it are measured. The figures come from the script's own lines.
 """
 
@@ -181,7 +182,17 @@ def stock(parts, model, args, folder):
     return steps, max(peaks, default=0)
 
 
-def cephalo(parts, model, args, folder):
+def eighths(plan):
+    """The plan with every batch in 8 microbatches (or single samples) and recomputation."""
+    for rank in plan["ranks"]:
+        count = min(8, rank["batch"])
+        sizes = [rank["batch"] // count + (i < rank["batch"] % count) for i in range(count)]
+        rank |= {"micro_batches": sizes, "activations": "recompute"}
+    return plan
+
+
+def cephalo(name, parts, model, args, folder, plan=None):
+    """Trains by the planner's plan, or by the given one. Returns steps, peak bytes and the plan."""
     (folder / "devices.yaml").write_text(devices_yaml(parts))
     state = folder / "state"
     latest = state / "runs" / "latest"
@@ -190,10 +201,17 @@ def cephalo(parts, model, args, folder):
         f"--python={sys.executable}",
         f"--devices={folder / 'devices.yaml'}",
     ]
-    command += [f"--state-dir={state}", f"--global-batch={args.batch}", EXAMPLE]
+    if plan is None:
+        command += [f"--global-batch={args.batch}"]
+    else:
+        (folder / "plan.json").write_text(json.dumps(plan))
+        command += [f"--plan={folder / 'plan.json'}"]
+    command += [f"--state-dir={state}", EXAMPLE]
     command += script_arguments(model, args, batch_size=args.batch // len(parts))
     log = latest / "logs" / "rank-0.log"
-    steps = train("cephalorun", command, {}, log, folder / "cephalorun.log", args)
+    log.unlink(missing_ok=True)
+    output = folder / f"{name.replace(' ', '-')}.log"
+    steps = train(name, command, {}, log, output, args)
     events = (latest / "events.jsonl").read_text().splitlines()
     peaks = [json.loads(line).get("peak_memory_bytes") or 0 for line in events]
     return steps, max(peaks, default=0), json.loads((latest / "plan.json").read_text())
@@ -250,8 +268,9 @@ def main():
     args.batch = args.micro_batch * args.accumulate * len(parts)
     with tempfile.TemporaryDirectory(prefix="cephalo-bench-") as name:
         stock_steps, stock_peak = stock(parts, model, args, Path(name))
-        our_steps, our_peak, plan = cephalo(parts, model, args, Path(name))
-    common = min(stock_steps[-1][0], our_steps[-1][0])
+        ours = cephalo("cephalorun", parts, model, args, Path(name))
+        cut = cephalo("in 8 microbatches", parts, model, args, Path(name), eighths(ours[2]))
+    common = min(stock_steps[-1][0], ours[0][-1][0], cut[0][-1][0])
     result = {
         "hardware": hardware(args.cpu),
         "torch": version("torch"),
@@ -261,11 +280,12 @@ def main():
         "global_batch": args.batch,
         "stock_microbatches": [args.accumulate, args.micro_batch],
         "parts": parts,
-        "plan": plan,
+        "plan": ours[2],
         "last_common_step": common,
         "rows": [
             row("stock FSDP2", stock_steps, stock_peak, args.batch, common),
-            row("cephalorun", our_steps, our_peak, args.batch, common),
+            row("cephalorun, planned", ours[0], ours[1], args.batch, common),
+            row("cephalorun, 8 microbatches, recomputed", cut[0], cut[1], args.batch, common),
         ],
     }
     shape = ", ".join(f"{key} {value}" for key, value in model.items())

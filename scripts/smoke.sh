@@ -17,10 +17,10 @@ gpus() {
 	nvidia-smi --query-gpu=memory.total,name --format=csv,noheader,nounits 2>/dev/null | grep '^[0-9]' || true
 }
 
-# parts MIB: a devices file that cuts GPU 0 into four unequal parts.
+# parts MIB: a devices file that cuts GPU 0 into four unequal parts (docs/devices.md: why these).
 parts() {
 	echo "devices:"
-	for share in 40 25 20 10; do
+	for share in 48 25 17 10; do
 		echo "  - { name: part-$share, kind: cuda, index: 0, sm_percent: $share, memory: $(($1 * share / 105))MiB }"
 	done
 }
