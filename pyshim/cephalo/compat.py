@@ -58,6 +58,17 @@ def spec_of(tensor: DTensor) -> Any:
     return tensor._spec
 
 
+def rewrap(template: DTensor, local: torch.Tensor) -> Any:
+    """Make a tensor like ``template`` around ``local``, or return None if the dtypes differ."""
+    spec = template._spec
+    if local.dtype is not spec.tensor_meta.dtype:
+        return None
+    return _new(type(template), local, spec, requires_grad=False)
+
+
+_new = DTensor.__new__
+
+
 def construct(cls: type, local: torch.Tensor, spec: Any, requires_grad: bool = False) -> Any:
     """Make a DTensor of class ``cls`` around ``local``; ``from_local`` is 20 times slower."""
     return DTensor.__new__(cls, local, spec, requires_grad=requires_grad)
@@ -65,7 +76,7 @@ def construct(cls: type, local: torch.Tensor, spec: Any, requires_grad: bool = F
 
 @functools.lru_cache(maxsize=8192)
 def _spec(
-    mesh_id: int, holder: _MeshHolder, shape: torch.Size, dtype: torch.dtype, sharded: bool
+    mesh_id: int, holder: ById, shape: torch.Size, dtype: torch.dtype, sharded: bool
 ) -> Any:
     del mesh_id
     meta = torch.empty(shape, dtype=dtype, device="meta")
@@ -76,8 +87,8 @@ def _spec(
     return made._spec
 
 
-class _MeshHolder:
-    """Carries a mesh past the cache's key: meshes compare equal although their groups differ."""
+class ById:
+    """Carries a mesh past a cache's key, beside its ``id``: equal meshes may have other groups."""
 
     __slots__ = ("mesh",)
 
@@ -88,12 +99,12 @@ class _MeshHolder:
         return 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _MeshHolder)
+        return isinstance(other, ById)
 
 
 def make_spec(mesh: DeviceMesh, shape: torch.Size, dtype: torch.dtype, sharded: bool) -> Any:
     """Return the spec of a contiguous tensor on ``mesh``: ``Shard(0)`` or ``Replicate``."""
-    return _spec(id(mesh), _MeshHolder(mesh), shape, dtype, sharded)
+    return _spec(id(mesh), ById(mesh), shape, dtype, sharded)
 
 
 def replicated(local: torch.Tensor, mesh: DeviceMesh) -> DTensor:
@@ -167,6 +178,12 @@ def without_checkpoint(module: nn.Module) -> nn.Module | None:
     ):
         return module._checkpoint_wrapped_module
     return None
+
+
+def saved_tensors_hooked() -> bool:
+    """Tell whether hooks on saved tensors (checkpointing, offloading) are in force. Private: the
+    public functions set and forbid them, but do not tell."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
 def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:

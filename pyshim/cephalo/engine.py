@@ -165,7 +165,8 @@ class Engine:
             cut=cut,
             bounds=microbatch_bounds(batch, part.micro_batches),
             device=self.runtime.device,
-            keep=part.activations == "keep",
+            # A kept graph inside the script's own checkpointing would be rebuilt while it is used.
+            keep=part.activations == "keep" and not compat.saved_tensors_hooked(),
         )
         return call.apply(self._anchor if unit.trainable else self._anchor.detach())
 
