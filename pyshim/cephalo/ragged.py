@@ -44,7 +44,7 @@ class RaggedDTensor(DTensor):
         local: shape (rows[rank], *shape[1:]), any dtype and device. No collective: all ranks must
         give the same mesh, rows and shape. Raises ValueError if they do not fit together.
         """
-        layout = RowLayout(mesh, rows)
+        layout = RowLayout.of(mesh, rows, len(shape))
         shape = torch.Size(shape)
         if len(shape) == 0 or sum(layout.rows) != shape[0]:
             raise ValueError(f"rows {layout.rows} do not share out a tensor of {tuple(shape)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -15,19 +16,27 @@ from . import compat
 class RowLayout:
     """The rows (indices of dimension 0) that each rank of a one-dimensional mesh owns.
 
-    Rank ``i`` owns ``rows[i]`` consecutive rows, ranks in order; a piece may be empty. Immutable,
-    and shared by a parameter, its gradient and its optimizer state.
+    Rank ``i`` owns ``rows[i]`` consecutive rows, ranks in order; a piece may be empty. Immutable.
+    ``of`` gives one object for the same rows, so that a parameter, its gradient and its optimizer
+    state share it; ``dims``, the tensor's number of dimensions, is part of it for that reason:
+    tensors with one layout object line up.
     """
 
-    def __init__(self, mesh: DeviceMesh, rows: Sequence[int]) -> None:
+    def __init__(self, mesh: DeviceMesh, rows: Sequence[int], dims: int) -> None:
         self.mesh = mesh
         self.rows = tuple(int(n) for n in rows)
+        self.dims = dims
         if mesh.ndim != 1:
             raise ValueError(f"a ragged tensor needs a mesh of 1 dimension, got {mesh.ndim}")
         if len(self.rows) != mesh.size():
             raise ValueError(f"rows {self.rows} name {len(self.rows)} ranks of {mesh.size()}")
         if min(self.rows) < 0:
             raise ValueError(f"rows {self.rows} hold a negative number")
+
+    @staticmethod
+    def of(mesh: DeviceMesh, rows: Sequence[int], dims: int) -> RowLayout:
+        """Return the layout of tensors with ``dims`` dimensions; the same object every time."""
+        return _layout(id(mesh), compat.ById(mesh), tuple(rows), dims)
 
     def __deepcopy__(self, memo: dict) -> RowLayout:
         return self
@@ -58,12 +67,16 @@ class RowLayout:
         return self.mesh.get_group()
 
     def same(self, other: RowLayout) -> bool:
-        """Tell whether both put every row on the same rank."""
+        """Tell whether both put every row on the same rank, whatever their dimensions."""
         return self is other or (self.rows == other.rows and self.mesh == other.mesh)
 
     def with_rows(self, rows: Sequence[int]) -> RowLayout:
         """Return a layout of other rows on the same mesh."""
-        return RowLayout(self.mesh, rows)
+        return RowLayout.of(self.mesh, rows, self.dims)
+
+    def with_dims(self, dims: int) -> RowLayout:
+        """Return the layout of the same rows for tensors with ``dims`` dimensions."""
+        return self if dims == self.dims else RowLayout.of(self.mesh, self.rows, dims)
 
     def window(self, start: int, stop: int) -> RowLayout:
         """Return the layout of rows ``start`` to ``stop``, left where they are."""
@@ -76,6 +89,12 @@ class RowLayout:
     def narrow(self, full: torch.Tensor) -> torch.Tensor:
         """Return this rank's rows of a full tensor, as a view."""
         return full.narrow(0, self.offset, self.own)
+
+
+@functools.lru_cache(maxsize=8192)
+def _layout(mesh_id: int, mesh: compat.ById, rows: tuple[int, ...], dims: int) -> RowLayout:
+    del mesh_id
+    return RowLayout(mesh.mesh, rows, dims)
 
 
 def even_rows(total: int, world: int) -> tuple[int, ...]:

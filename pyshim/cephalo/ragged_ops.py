@@ -101,7 +101,7 @@ def _resolve(func: Any) -> Handler:
         plain = base.removeprefix("_foreach_")
         return _foreach if plain in _FOREACH_PLAIN or _is_pointwise(plain) else _refused
     if torch.Tag.pointwise in func.tags or _is_pointwise(base):
-        return _pointwise
+        return _pointwise(func)
     return _refused
 
 
@@ -123,10 +123,9 @@ def _refused(cls: type, func: Any, args: tuple, kwargs: dict) -> Any:
 
 def wrap_like(template: Any, local: torch.Tensor) -> Any:
     """Wrap ``local`` with ``template``'s layout and global shape; the dtype may differ."""
-    spec = compat.spec_of(template)
-    if local.dtype != spec.tensor_meta.dtype:
-        spec = compat.make_spec(template._ragged.mesh, template.shape, local.dtype, True)
-    out = compat.construct(type(template), local, spec)
+    out = compat.rewrap(template, local)
+    if out is None:
+        return wrap_shape(type(template), local, template._ragged, template.shape)
     out._ragged = template._ragged
     return out
 
@@ -134,7 +133,7 @@ def wrap_like(template: Any, local: torch.Tensor) -> Any:
 def wrap_shape(cls: type, local: torch.Tensor, layout: RowLayout, shape: torch.Size) -> Any:
     """Wrap ``local`` as this rank's rows of a tensor of global ``shape``."""
     out = compat.construct(cls, local, compat.make_spec(layout.mesh, shape, local.dtype, True))
-    out._ragged = layout
+    out._ragged = layout.with_dims(len(shape))
     return out
 
 
@@ -162,36 +161,58 @@ def local_rows(func: Any, tensor: torch.Tensor, template: Any) -> torch.Tensor:
 
 def check_same(func: Any, one: Any, other: Any) -> None:
     """Refuse two ragged tensors whose rows are not on the same ranks."""
-    if one.dim() != other.dim():
+    if one._ragged is other._ragged:
+        return
+    if one._ragged.dims != other._ragged.dims:
         raise refuse(call_name(func), f"shapes {tuple(one.shape)} and {tuple(other.shape)}")
-    if one._ragged is not other._ragged and not one._ragged.same(other._ragged):
+    if not one._ragged.same(other._ragged):
         raise refuse(
             call_name(func), f"rows {one._ragged.rows} mixed with rows {other._ragged.rows}"
         )
 
 
-def _writes_many(func: Any) -> bool:
-    arguments = func._schema.arguments
-    return sum(a.alias_info is not None and a.alias_info.is_write for a in arguments) != 1
-
-
 # -- elementwise ----------------------------------------------------------------------------------
 
 
-def _pointwise(cls: type, func: Any, args: tuple, kwargs: dict) -> Any:
+def _pointwise(name_of: Any) -> Handler:
+    """Return the handler of one elementwise operator."""
+    arguments = name_of._schema.arguments
+    written = sum(a.alias_info is not None and a.alias_info.is_write for a in arguments)
+
+    def handler(cls: type, func: Any, args: tuple, kwargs: dict) -> Any:
+        first = args[0]
+        if type(first) is cls:  # the common case first: ragged tensors of one layout, and numbers
+            layout = first._ragged
+            pieces = []
+            for value in args:
+                if type(value) is cls and value._ragged is layout:
+                    pieces.append(value.piece)
+                elif isinstance(value, (torch.Tensor, list, tuple)):
+                    break
+                else:
+                    pieces.append(value)
+            else:
+                if not any(isinstance(v, torch.Tensor) for v in kwargs.values()):
+                    out = func(*pieces, **kwargs)
+                    if written:
+                        return first
+                    if isinstance(out, torch.Tensor) and out.shape == pieces[0].shape:
+                        return wrap_like(first, out)
+        return _pointwise_mixed(cls, func, args, kwargs, written)
+
+    return handler
+
+
+def _pointwise_mixed(cls: type, func: Any, args: tuple, kwargs: dict, written: int) -> Any:
     template = None
-    others = False
     shape: Any = None
-    for value in (*args, *kwargs.values()) if kwargs else args:
+    for value in (*args, *kwargs.values()):
         if type(value) is cls:
             if template is None:
                 template, shape = value, value.shape
             else:
                 check_same(func, template, value)
-                if value.shape != shape:
-                    shape = torch.broadcast_shapes(shape, value.shape)
-        elif isinstance(value, torch.Tensor):
-            others = True
+                shape = torch.broadcast_shapes(shape, value.shape)
         elif isinstance(value, (list, tuple)) and any(type(v) is cls for v in value):
             raise refuse(call_name(func))
     if template is None:
@@ -201,7 +222,7 @@ def _pointwise(cls: type, func: Any, args: tuple, kwargs: dict) -> Any:
         nonlocal shape
         if type(value) is cls:
             return value.piece
-        if others and isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor):
             rows = local_rows(func, value, template)
             if rows.dim():
                 shape = torch.broadcast_shapes(shape, value.shape)
@@ -210,9 +231,9 @@ def _pointwise(cls: type, func: Any, args: tuple, kwargs: dict) -> Any:
 
     local_args = [unwrap(a) for a in args]
     local_kwargs = {k: unwrap(v) for k, v in kwargs.items()}
-    if func._schema.is_mutable:
+    if written:
         target = kwargs["out"] if "out" in kwargs else args[0]
-        if type(target) is not cls or target.shape != shape or _writes_many(func):
+        if type(target) is not cls or target.shape != shape or written > 1:
             raise refuse(call_name(func), "the result would go into a tensor of another layout")
         func(*local_args, **local_kwargs)
         return target
@@ -229,25 +250,27 @@ def _wrap_shaped(cls: type, local: torch.Tensor, template: Any, shape: torch.Siz
 
 
 def _foreach(cls: type, func: Any, args: tuple, kwargs: dict) -> Any:
-    """Lists of tensors, place by place as in ``_pointwise``; a place may hold no ragged tensor."""
+    """Lists of tensors, place by place as for one tensor; a place may hold no ragged tensor."""
     lists = [a for a in args if isinstance(a, (list, tuple)) and a]
     templates: list[Any] = [None] * len(lists[0])
-    plain_places = False
+    pure = set()
     for values in lists:
+        count = 0
         for place, value in enumerate(values):
             if type(value) is cls:
+                count += 1
                 template = templates[place]
                 if template is None:
                     templates[place] = value
-                elif template._ragged is not value._ragged or template.dim() != value.dim():
+                elif template._ragged is not value._ragged:
                     check_same(func, template, value)
-            elif isinstance(value, torch.Tensor):
-                plain_places = True
+        if count == len(values):
+            pure.add(id(values))
 
     def unwrap_one(value: Any, template: Any) -> Any:
         if type(value) is cls:
             return value.piece
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or (type(value) is torch.Tensor and not value.dim()):
             return value
         if template is not None:
             return local_rows(func, value, template)
@@ -258,10 +281,10 @@ def _foreach(cls: type, func: Any, args: tuple, kwargs: dict) -> Any:
         return value
 
     def unwrap(value: Any) -> Any:
+        if id(value) in pure:
+            return [v.piece for v in value]
         if isinstance(value, (list, tuple)):
-            if plain_places:
-                return [unwrap_one(v, t) for v, t in zip(value, templates)]
-            return [v.piece if type(v) is cls else v for v in value]
+            return [unwrap_one(v, t) for v, t in zip(value, templates)]
         if isinstance(value, torch.Tensor) and value.dim():
             raise refuse(call_name(func), f"with one tensor of shape {tuple(value.shape)}")
         return unwrap_one(value, None)

@@ -72,7 +72,7 @@ def _reductions(world):
                 _close(got, reduce(value), (name, shape, weights))
                 assert got.placements == (Replicate(),)
             for name, reduce in BY_DIM.items():
-                for dim in range(-len(shape), len(shape)):
+                for dim in (*range(len(shape)), -1):
                     _close(reduce(p, dim), reduce(value, dim), (name, dim, shape, weights))
             assert torch.equal(p, shard(value, weights)) and not torch.equal(p, p + 1)
             assert torch.allclose(p, p + 1e-12)
