@@ -63,9 +63,14 @@ func readHardware(path string) (show.Hardware, error) {
 	if err != nil {
 		return show.Hardware{}, fmt.Errorf("read measurement: %w", err)
 	}
-	var h show.Hardware
-	if err := json.Unmarshal(data, &h.HardwareNumbers); err != nil {
+	var file struct {
+		Hardware *show.HardwareNumbers `json:"hardware"`
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
 		return show.Hardware{}, fmt.Errorf("read measurement %s: %w", path, err)
 	}
-	return h, nil
+	if file.Hardware == nil {
+		return show.Hardware{}, fmt.Errorf("read measurement %s: there is nothing of the hardware in it", path)
+	}
+	return show.Hardware{HardwareNumbers: *file.Hardware}, nil
 }

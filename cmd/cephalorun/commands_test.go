@@ -105,7 +105,7 @@ func TestProfileOfAScriptAndOfTheHardware(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.out.String()), &p); err != nil || p.Version != 1 {
 		t.Errorf("version %d, %v", p.Version, err)
 	}
-	b.mustRun(exitDone, []string{"float32 TFLOP/s", "1.5", "all_gather GB/s"}, "profile", "--devices", b.devices())
+	b.mustRun(exitDone, []string{"fp32 TFLOP/s", "1.5", "all_gather", "2.5 ms"}, "profile", "--devices", b.devices())
 }
 
 func TestDoctor(t *testing.T) {

@@ -101,7 +101,8 @@ func fakeWork(argv []string) int {
 	w := &fakeWorker{rank, conn, bufio.NewReader(conn)}
 	w.send("hello", map[string]any{"local_rank": rank, "pid": os.Getpid()})
 	if os.Getenv("CEPHALO_MODE") == "hardware" {
-		w.write(map[string]any{"matmul_tflops": map[string]float64{"float32": 1.5}, "memory_bandwidth_gbs": 20, "collectives_gbs": map[string]float64{"all_gather": 3}})
+		w.write(map[string]any{"hardware": map[string]any{"matmul_tflops": map[string]float64{"fp32": 1.5}, "memory_gb_per_s": 20, "host_link_gb_per_s": nil,
+			"collectives": []any{map[string]any{"collective": "all_gather", "bytes": 1 << 20, "ms": 2.5, "gb_per_s": 0.4}}}})
 		return 0
 	}
 	text, err := os.ReadFile(argv[0])

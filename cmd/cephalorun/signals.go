@@ -22,7 +22,8 @@ func listenForSignals(parent context.Context) (context.Context, <-chan struct{},
 	caught := make(chan os.Signal, 2)
 	wanted := make([]os.Signal, 0, len(listened))
 	for _, s := range listened {
-		if !signal.Ignored(s) { // nohup means that a hang-up is no reason to stop
+		// Under nohup a hang-up is no reason to stop.
+		if s != unix.SIGHUP || !signal.Ignored(s) {
 			wanted = append(wanted, s)
 		}
 	}

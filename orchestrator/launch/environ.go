@@ -35,11 +35,13 @@ var owned = []string{
 	"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
 	"ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
 	"CUDA_VISIBLE_DEVICES", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+	"CEPHALO_MODE", "CEPHALO_RUN_DIR", "CEPHALO_PLAN", "CEPHALO_DEVICES", "CEPHALO_SOCKET",
+	"CEPHALO_OUTPUT", "CEPHALO_WEIGHTING",
 }
 
 // ownedPrefixes are families of such names. PET_ is how torchrun takes its own
 // options from the environment.
-var ownedPrefixes = []string{"TORCHELASTIC_", "PET_", "CEPHALO_"}
+var ownedPrefixes = []string{"TORCHELASTIC_", "PET_"}
 
 // slurmPrefixes make libraries believe that Slurm started the workers (user case 41).
 var slurmPrefixes = []string{"SLURM_", "SLURMD_", "PMI_", "PMIX_", "OMPI_"}

@@ -58,8 +58,8 @@ func TestEnviron(t *testing.T) {
 		"user case 41: Slurm is hidden":  {[]string{"SLURM_NTASKS=1", "SLURM_PROCID=0", "SLURM_JOB_ID=5"}, base, map[string]string{"SLURM_NTASKS": "-", "SLURM_PROCID": "-"}},
 		"user case 41: unless asked for": {[]string{"SLURM_NTASKS=1"}, keep, map[string]string{"SLURM_NTASKS": "1"}},
 		"the rest is passed on":          {[]string{"WANDB_API_KEY=secret", "A=b=c", "EMPTY="}, base, map[string]string{"WANDB_API_KEY": "secret", "A": "b=c", "EMPTY": ""}},
-		"a stale name of ours is dropped": {[]string{"CEPHALO_PLAN=/old", "CEPHALO_PYTHON=/py"}, base,
-			map[string]string{"CEPHALO_PLAN": "/run/plan.json", "CEPHALO_PYTHON": "-"}},
+		"a stale name of ours is dropped": {[]string{"CEPHALO_PLAN=/old", "CEPHALO_PROFILE_SECONDS=9"}, base,
+			map[string]string{"CEPHALO_PLAN": "/run/plan.json", "CEPHALO_PROFILE_SECONDS": "9"}},
 		"parts of a GPU": {nil, withMPS, map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps", "CUDA_MPS_LOG_DIRECTORY": "/tmp/mps-log"}},
 	}
 	for name, c := range cases {

@@ -52,10 +52,6 @@ def main():
         devices = sorted(json.load(file)["devices"], key=lambda d: d["rank"])
     _choose_device(devices, rank)
     sys.path.insert(1, PACKAGE)
-    if os.environ.get("CEPHALO_MODE") == "hardware":
-        from cephalo import hardware
-
-        return hardware.main()
     from cephalo import worker
 
     return worker.main(sys.argv[1:])
