@@ -114,7 +114,7 @@ def _relay_state(param: RaggedDTensor, state: dict[str, Any]) -> None:
                 state[key] = param.like(rows.to(param.device, copy=True))
 
 
-# -- set_*_state_dict(full_state_dict=True) ---------------------------------------------------------
+# -- set_*_state_dict(full_state_dict=True) -------------------------------------------------------
 
 
 class _Promise(NamedTuple):

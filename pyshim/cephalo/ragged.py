@@ -295,7 +295,9 @@ def _rebuild(
 ) -> RaggedDTensor:
     """Undo pickling: what ``__reduce_ex__`` names."""
     out = RaggedDTensor.wrap(local, mesh, rows, torch.Size(shape))
-    return torch.nn.Parameter(out, requires_grad) if parameter else out.requires_grad_(requires_grad)
+    return (
+        torch.nn.Parameter(out, requires_grad) if parameter else out.requires_grad_(requires_grad)
+    )
 
 
 def _as_gradient(owner: RaggedDTensor, grad: torch.Tensor) -> RaggedDTensor:

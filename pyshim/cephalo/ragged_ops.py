@@ -146,9 +146,7 @@ def local_rows(func: Any, tensor: torch.Tensor, template: Any) -> torch.Tensor:
     elif tensor.dim() == 0:
         return tensor
     else:
-        raise refuse(
-            call_name(func), f"mixed with a plain tensor of shape {tuple(tensor.shape)}"
-        )
+        raise refuse(call_name(func), f"mixed with a plain tensor of shape {tuple(tensor.shape)}")
     total, dims = template.shape[0], template.dim()
     if whole.dim() < dims:
         return whole

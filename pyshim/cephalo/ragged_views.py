@@ -69,9 +69,7 @@ def _expand(cls: type, func: Any, args: tuple, kwargs: dict) -> Any:
     if len(size) != source.dim() or size[0] not in (-1, source.shape[0]):
         raise refuse(call_name(func), f"shape {tuple(source.shape)} to {tuple(size)}")
     local = source.piece.expand(-1, *size[1:])
-    return wrap_shape(
-        cls, local, source._ragged, torch.Size((source.shape[0], *local.shape[1:]))
-    )
+    return wrap_shape(cls, local, source._ragged, torch.Size((source.shape[0], *local.shape[1:])))
 
 
 @handles("unsqueeze", "squeeze", "transpose", "permute")

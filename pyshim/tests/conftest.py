@@ -1,11 +1,15 @@
-"""Shared fixtures: ``ranks`` runs a function on several Gloo ranks of one machine."""
+"""Shared fixtures: ``ranks`` runs a function on several Gloo ranks of one machine.
+
+Imports what the ranks would otherwise import one by one after the fork: optimizers pull in
+``torch._dynamo``, which takes seconds.
+"""
 
 from __future__ import annotations
 
 import pytest
 import torch
-import torch._dynamo  # noqa: F401  (optimizers import it: once here, not once per rank)
-import torch.distributed.checkpoint.state_dict  # noqa: F401
+import torch._dynamo
+import torch.distributed.checkpoint.state_dict
 
 import ranks as _ranks
 

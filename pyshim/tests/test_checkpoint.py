@@ -141,7 +141,9 @@ MOVES = [
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("world,layout,how,loads", MOVES, ids=lambda v: str(v)[:24])
-def test_saved_under_one_layout_loaded_under_another(ranks, tmp_path, kind, world, layout, how, loads):
+def test_saved_under_one_layout_loaded_under_another(
+    ranks, tmp_path, kind, world, layout, how, loads
+):
     ranks(world, _save, str(tmp_path), kind, layout, how)
     for other, into in loads:
         ranks(other, _load, str(tmp_path), kind, into, how if how != "async" else "state_dict")
@@ -261,9 +263,7 @@ def _optimizer_state(world):
             model, optimizer = trained(layout, "adamw", steps=0)
             model.load_state_dict(reference.state_dict())
             given = {
-                "state": {
-                    i: {k: make(v) for k, v in s.items()} for i, s in whole["state"].items()
-                },
+                "state": {i: {k: make(v) for k, v in s.items()} for i, s in whole["state"].items()},
                 "param_groups": whole["param_groups"],
             }
             optimizer.load_state_dict(given)

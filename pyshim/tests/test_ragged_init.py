@@ -74,6 +74,7 @@ def _same_rows(world, kind):
 def _module_resets(world):
     """The usual meta-device script: build on meta, shard, to_empty, then every reset_parameters."""
     for weights in LAYOUTS[world]:
+
         def build():
             return nn.Sequential(
                 nn.Embedding(7, 4, padding_idx=2), nn.Linear(4, 5), nn.LayerNorm(5),
@@ -139,29 +140,52 @@ def _loading(world):
     (weight, bias) = randoms([(5, 3), (5,)], 2)
     for weights in LAYOUTS[world]:
         for make in (
-            lambda t: t.clone(),
-            lambda t: shard(t, weights),
-            lambda t: shard(t, weights[::-1]),
-            lambda t: distribute_tensor(t, mesh(), [Shard(0)]),
+            lambda t, w: t.clone(),
+            lambda t, w: shard(t, w),
+            lambda t, w: shard(t, w[::-1]),
+            lambda t, w: distribute_tensor(t, mesh(), [Shard(0)]),
         ):
             module = nn.Linear(3, 5, dtype=torch.float64)
             module.weight = parameter(module.weight.detach().zero_(), weights)
             module.bias = parameter(module.bias.detach().zero_(), weights)
             kept, rows = module.weight, module.weight.rows
-            module.load_state_dict({"weight": make(weight), "bias": make(bias)})
+            module.load_state_dict({"weight": make(weight, weights), "bias": make(bias, weights)})
             assert module.weight is kept and kept.rows == rows
             assert torch.equal(full(module.weight), weight)
             assert torch.equal(full(module.bias), bias)
 
 
-@pytest.mark.parametrize(
-    "world,kind", [(1, torch.float32), (2, torch.float64), (3, torch.float32)]
-)
+@pytest.mark.parametrize("world,kind", [(1, torch.float32), (2, torch.float64), (3, torch.float32)])
 def test_random_fills_give_the_rows_of_one_process(ranks, world, kind):
     ranks(world, _same_rows, world, kind)
 
 
+def _module_casts(world):
+    (weight, bias) = randoms([(5, 3), (5,)], 6)
+    for weights in LAYOUTS[world]:
+        module = nn.Linear(3, 5)
+        module.weight, module.bias = parameter(weight, weights), parameter(bias, weights)
+        kept = module.weight
+        kept.grad = torch.ones_like(kept)
+        module.to(torch.float32)
+        assert (
+            module.weight is kept and kept.dtype == torch.float32 and kept.grad.dtype == kept.dtype
+        )
+        assert torch.equal(full(kept), weight.float()) and torch.equal(
+            full(kept.grad), torch.ones(5, 3)
+        )
+        rows = kept.rows
+        module.to("meta")
+        assert module.weight.is_meta and module.weight.rows == rows
+        module.to_empty(device="cpu")
+        torch.manual_seed(3)
+        module.reset_parameters()
+        torch.manual_seed(3)
+        assert torch.equal(full(module.weight), nn.Linear(3, 5).weight.detach())
+        assert module.weight.rows == rows and module.weight.requires_grad
+
+
 @pytest.mark.parametrize("world", LAYOUTS)
-@pytest.mark.parametrize("case", [_module_resets, _copies, _loading])
+@pytest.mark.parametrize("case", [_module_resets, _module_casts, _copies, _loading])
 def test_filling(ranks, world, case):
     ranks(world, case, world)

@@ -131,11 +131,11 @@ def _losses(world):
 
 def _gathers(world):
     for weights in LAYOUTS[world]:
-        for shape, value in zip(SHAPES, randoms(SHAPES, 3)):
-            for name, gather, times in (
-                ("full", lambda p: p.full_tensor(), 1),
-                ("summed", lambda p: p.full_tensor(grad_placements=[Partial()]), world),
-                ("copied", lambda p: p.redistribute(placements=[Replicate()]).to_local(), 1),
+        for value in randoms(SHAPES, 3):
+            for gather, times in (
+                (lambda p: p.full_tensor(), 1),
+                (lambda p: p.full_tensor(grad_placements=[Partial()]), world),
+                (lambda p: p.redistribute(placements=[Replicate()]).to_local(), 1),
             ):
                 p = parameter(value, weights)
                 gather(p).pow(3).sum().backward()
