@@ -34,7 +34,8 @@ build: go ## Build bin/cephalorun and, with a C compiler, bin/cephalorun-nvml
 .PHONY: demo
 demo: build ## Train a small GPT on three unequal virtual devices, under 4 minutes
 	@$(with_python); set -x; \
-	bin/cephalorun --python "$$python" --devices examples/devices-cpu.yaml examples/train_gpt.py $(DEMO_ARGS)
+	bin/cephalorun --python "$$python" --devices examples/devices-cpu.yaml \
+		--compare-even 8 examples/train_gpt.py $(DEMO_ARGS)
 
 .PHONY: test
 test: test-go test-python ## Run every test, under 12 minutes on 2 cores

@@ -34,6 +34,9 @@ type attempt struct {
 	launchLog string
 	// screen says that rank 0 is shown.
 	screen bool
+	// enough says that the attempt has shown what it was started for; nil: it runs to
+	// the script's end.
+	enough func() bool
 
 	// Dependencies, never modified.
 	deps   Deps
@@ -144,6 +147,7 @@ func (a *attempt) watch(ctx context.Context) ended {
 		select {
 		case e := <-a.server.Events():
 			a.take(e)
+			a.stopWhenEnough()
 		case <-a.tree.Done():
 			end.outcome = a.tree.Outcome()
 			return end
@@ -162,6 +166,14 @@ func (a *attempt) watch(ctx context.Context) ended {
 			end.outcome = outcome
 			return end
 		}
+	}
+}
+
+// stopWhenEnough asks the workers, once, to stop at the end of their step.
+func (a *attempt) stopWhenEnough() {
+	if a.enough != nil && a.enough() {
+		a.enough = nil
+		a.server.Broadcast(events.Stop())
 	}
 }
 

@@ -6,7 +6,8 @@
 //	    │            │            │           │           ├─────▶ failed
 //	    └────────────┴────────────┴───────────┴───────────┴─────▶ stopped
 //
-// (failed can follow every state but the last three.) One folder holds all that a run
+// (failed can follow every state but the last three; comparing, the first steps under the
+// even split, comes before starting when asked for.) One folder holds all that a run
 // leaves: see rundir. The parts that touch the system stand in packages of their own:
 //
 //	supervise  a process tree that cannot outlive us

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cephalorun/cephalorun/orchestrator/show"
 	"github.com/cephalorun/cephalorun/profiler"
@@ -31,6 +32,10 @@ func facts(r show.Report) []templates.Fact {
 		all = append(all,
 			templates.Fact{Name: "step", Value: fmt.Sprintf("predicted %s, measured %s (%+.0f %%)", show.Ms(r.PredictedStepMs), show.Ms(r.MeasuredStepMs), r.Off())},
 			templates.Fact{Name: "samples per second", Value: fmt.Sprintf("%.1f", r.SamplesPerSecond)})
+	}
+	if r.Even != nil {
+		_, text, _ := strings.Cut(r.Comparison(), ": ")
+		all = append(all, templates.Fact{Name: "even split", Value: text})
 	}
 	return all
 }

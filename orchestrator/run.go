@@ -54,6 +54,9 @@ func (s *session) plannedRun(ctx context.Context) error {
 	if err := s.obtainPlan(ctx); err != nil {
 		return err
 	}
+	if err := s.compare(ctx); err != nil {
+		return err
+	}
 	return s.train(ctx)
 }
 
@@ -164,6 +167,7 @@ func (s *session) conclude(ctx context.Context, err error) (show.Report, error) 
 	}
 	report := s.tracker.report(s.plan, s.names())
 	report.Run, report.Dir, report.Outcome = s.run.ID, s.run.Dir, string(outcome)
+	report.Even = s.even
 	report.Seconds = s.deps.Now().Sub(s.began).Seconds()
 	if writeErr := s.writeReport(report, message); writeErr != nil {
 		s.screen.say("note: the report could not be written: %v", writeErr)

@@ -34,6 +34,7 @@ type session struct {
 	profile profiler.Profile
 	plan    solver.Plan
 	tracker *tracker
+	even    *show.EvenSplit // nil unless compared
 	began   time.Time
 	written time.Time // of status.json
 	attempt int
@@ -73,6 +74,9 @@ func open(ctx context.Context, spec Spec, deps Deps) (*session, error) {
 func (s *session) check() error {
 	if s.spec.GlobalBatch < 0 {
 		return usage("--global-batch is %d; it must be at least 1", s.spec.GlobalBatch)
+	}
+	if s.spec.CompareEven < 0 || s.spec.CompareEven > 0 && s.spec.CompareEven <= warmUp {
+		return usage("--compare-even is %d; it must be at least %d: the first %d steps are warm-up and do not count", s.spec.CompareEven, warmUp+1, warmUp)
 	}
 	if s.spec.Script == "" {
 		return nil

@@ -22,6 +22,8 @@ type Spec struct {
 	ProfileFile string // --profile: use this profile
 	PlanFile    string // --plan: use this plan
 	Strategy    Strategy
+	// CompareEven is how many steps to run under the even split first; 0 for none.
+	CompareEven int
 	Weighting   string // samples | mean
 	// StopGrace is how long a run may take to stop by itself after SIGTERM.
 	StopGrace time.Duration

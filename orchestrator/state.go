@@ -13,6 +13,7 @@ const (
 	Preparing State = "preparing"
 	Profiling State = "profiling"
 	Planning  State = "planning"
+	Comparing State = "comparing"
 	Starting  State = "starting"
 	Training  State = "training"
 	Done      State = "done"
@@ -22,9 +23,10 @@ const (
 
 // moves lists the states that may follow.
 var moves = map[State][]State{
-	Preparing: {Profiling, Planning, Starting, Failed, Stopped},
+	Preparing: {Profiling, Planning, Comparing, Starting, Failed, Stopped},
 	Profiling: {Planning, Done, Failed, Stopped},
-	Planning:  {Starting, Done, Failed, Stopped},
+	Planning:  {Comparing, Starting, Done, Failed, Stopped},
+	Comparing: {Starting, Failed, Stopped},
 	Starting:  {Training, Done, Failed, Stopped},
 	Training:  {Done, Failed, Stopped},
 }

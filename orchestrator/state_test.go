@@ -7,6 +7,7 @@ func TestStates(t *testing.T) {
 		{Preparing, Profiling, Planning, Starting, Training, Done},
 		{Preparing, Planning, Starting, Training, Failed},
 		{Preparing, Stopped},
+		{Preparing, Planning, Comparing, Starting, Training, Done},
 		{Preparing, Profiling, Planning, Starting, Stopped},
 	} {
 		for i := range path[1:] {

@@ -118,13 +118,14 @@ uv_like_pip() {
 	[ -z "${PIP_FIND_LINKS:-}" ] || export UV_FIND_LINKS="$PIP_FIND_LINKS"
 }
 
+# Bytecode is compiled once here: where Python may not write it, every start would compile torch.
 # packages REQUIREMENTS-FILE: into $env_python. Where no GPU wants the large build and PyTorch's
 # own index answers, that is PyTorch's small CPU build; else the ordinary one.
 packages() {
 	requirements=$1
 	if ! pip_is_configured "$env_python" && uv=$(find_uv "$env_python"); then
 		uv_like_pip
-		set -- "$uv" pip install --quiet --python "$env_python" -r "$requirements"
+		set -- "$uv" pip install --quiet --compile-bytecode --python "$env_python" -r "$requirements"
 		if [ "$(uname -s)" = Linux ] && ! has_nvidia; then
 			if within "$probe_seconds" "$@" --torch-backend cpu --dry-run 2>/dev/null; then
 				say "no NVIDIA driver here: installing PyTorch's small CPU build"

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/supervise"
 )
 
@@ -119,6 +120,7 @@ func fakeWork(argv []string) int {
 //
 //	print TEXT            print to standard output
 //	fail RANK CLASS TEXT  raise on that rank; the others see their peer go
+//	fail-even ...         fail, but only under the even split
 //	kill RANK             that rank dies without a word; the others wait
 //	measure DTYPE         end here when profiling, having measured a model of that type
 //	too-big               the same with a model that no device can hold
@@ -139,6 +141,10 @@ func (w *fakeWorker) script(lines, args []string) int {
 				return 1
 			}
 			time.Sleep(time.Minute) // until the launcher ends it
+		case "fail-even":
+			if filepath.Base(os.Getenv("CEPHALO_PLAN")) == rundir.EvenPlanFile {
+				return w.script([]string{"fail " + rest}, args)
+			}
 		case "kill":
 			if rest == strconv.Itoa(w.rank) {
 				_ = unix.Kill(os.Getpid(), unix.SIGKILL)

@@ -28,6 +28,7 @@ type options struct {
 	even        bool
 	remeasure   bool
 	// For those that train.
+	compareEven  int
 	weighting    weighting
 	stopGrace    time.Duration
 	keepSlurm    bool
@@ -71,6 +72,7 @@ func (o *options) addRun(f *pflag.FlagSet) {
 	o.weighting = "samples"
 	o.addPlanning(f)
 	f.StringVar(&o.plan, "plan", "", "use this plan and do not solve for one")
+	f.IntVar(&o.compareEven, "compare-even", 0, "run this many of the script's first steps under the even split before, and report what the plan gains")
 	f.Var(&o.weighting, "weighting", "what the script's loss is: samples (a mean over them) or mean (already divided by a global count)")
 }
 
@@ -86,7 +88,7 @@ func (o *options) spec(script string, args []string) orchestrator.Spec {
 	}
 	return orchestrator.Spec{
 		Script: script, Args: args, GlobalBatch: int(o.globalBatch), Python: o.python, StateDir: o.stateDir,
-		Devices: o.devices, ProfileFile: o.profile, PlanFile: o.plan, Strategy: strategy, Weighting: weight,
+		Devices: o.devices, ProfileFile: o.profile, PlanFile: o.plan, Strategy: strategy, CompareEven: o.compareEven, Weighting: weight,
 		StopGrace: o.stopGrace, KeepSlurm: o.keepSlurm, AllowEmulatedBF16: o.emulatedBF16, Remeasure: o.remeasure,
 	}
 }

@@ -48,6 +48,42 @@ func TestARunFromStartToEnd(t *testing.T) {
 	b.mustRun(exitDone, []string{"plan: even"}, "--even", "--devices", b.devices(), script, "--lr", "0.1", "two words")
 }
 
+func TestTheEvenSplitIsMeasuredToo(t *testing.T) {
+	b := newBench(t)
+	script := b.file("train.py", goodScript)
+	b.mustRun(exitDone, []string{
+		"even split: 5 steps, to compare with", "done after 12 steps", "measured 10.0 ms; median of 10 steps; the plan is 1.00 times as fast",
+	}, "--compare-even", "5", "--devices", b.devices(), script)
+	run := filepath.Join(b.dir, "state", "runs", "latest")
+	data, err := os.ReadFile(filepath.Join(run, "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report show.Report
+	if err := json.Unmarshal(data, &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Even == nil || report.Even.MeasuredStepMs != 10 || report.Even.PredictedStepMs <= report.PredictedStepMs {
+		t.Errorf("even split: %+v, plan predicted %v", report.Even, report.PredictedStepMs)
+	}
+	journal, err := os.ReadFile(filepath.Join(run, "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(journal), `"kind":"step"`); n != 24 {
+		t.Errorf("%d steps in the journal, want those of the training alone: 24", n)
+	}
+	b.mustRun(exitUsage, []string{"it must be at least 3"}, "--compare-even", "2", "--devices", b.devices(), script)
+}
+
+// The even split may be impossible where the plan is not; the run goes on.
+func TestAnEvenSplitThatFailsIsReported(t *testing.T) {
+	b := newBench(t)
+	script := b.file("train.py", "measure float32\nfail-even 1 OutOfMemoryError no room\nsteps 12\n")
+	b.mustRun(exitDone, []string{"even split: rank 1 on cpu device slow failed before its first step: OutOfMemoryError: no room", "done after 12 steps"},
+		"--compare-even", "5", "--devices", b.devices(), script)
+}
+
 func TestJSONEventsOnStandardOutput(t *testing.T) {
 	b := newBench(t)
 	b.mustRun(exitDone, nil, "--json", "--devices", b.devices(), b.file("train.py", goodScript))

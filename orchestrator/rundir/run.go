@@ -34,20 +34,21 @@ type Owner struct {
 
 // Names of the files of a run.
 const (
-	PlanFile    = "plan.json"
-	ProfileFile = "profile.json"
-	DevicesFile = "devices.json"
-	ShimFile    = "shim.py"
-	PackageDir  = "pyshim"
-	EventsFile  = "events.jsonl"
-	LogsDir     = "logs"
-	MeasureDir  = "measure"
-	Checkpoints = "checkpoints"
-	StatusFile  = "status.json"
-	ReportJSON  = "report.json"
-	ReportHTML  = "report.html"
-	ownerFile   = "run.json"
-	lockFile    = ".lock"
+	PlanFile     = "plan.json"
+	EvenPlanFile = "even-plan.json" // what the plan was compared with
+	ProfileFile  = "profile.json"
+	DevicesFile  = "devices.json"
+	ShimFile     = "shim.py"
+	PackageDir   = "pyshim"
+	EventsFile   = "events.jsonl"
+	LogsDir      = "logs"
+	MeasureDir   = "measure"
+	Checkpoints  = "checkpoints"
+	StatusFile   = "status.json"
+	ReportJSON   = "report.json"
+	ReportHTML   = "report.html"
+	ownerFile    = "run.json"
+	lockFile     = ".lock"
 )
 
 // ErrLocked is a run that another process owns.

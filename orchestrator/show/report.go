@@ -18,12 +18,23 @@ type Report struct {
 	LastLoss    float64 `json:"last_loss"`
 	HasLoss     bool    `json:"has_loss"`
 	// SkippedSteps are the first ones, which the medians leave out.
-	SkippedSteps     int         `json:"skipped_steps"`
-	PredictedStepMs  float64     `json:"predicted_step_ms"`
-	MeasuredStepMs   float64     `json:"measured_step_ms"` // median; 0 when too few steps
-	SamplesPerSecond float64     `json:"samples_per_second"`
-	Seconds          float64     `json:"seconds"`
-	Ranks            []ReportRow `json:"ranks"`
+	SkippedSteps     int     `json:"skipped_steps"`
+	PredictedStepMs  float64 `json:"predicted_step_ms"`
+	MeasuredStepMs   float64 `json:"measured_step_ms"` // median; 0 when too few steps
+	SamplesPerSecond float64 `json:"samples_per_second"`
+	Seconds          float64 `json:"seconds"`
+	// Even is nil unless the even split was run too.
+	Even  *EvenSplit  `json:"even,omitempty"`
+	Ranks []ReportRow `json:"ranks"`
+}
+
+// EvenSplit is what the even split of the same global batch came to.
+type EvenSplit struct {
+	PredictedStepMs float64 `json:"predicted_step_ms"`
+	MeasuredStepMs  float64 `json:"measured_step_ms"` // median
+	Steps           int     `json:"steps"`            // that the median is of
+	// Problem says why there is no time, or why it ended early.
+	Problem string `json:"problem,omitempty"`
 }
 
 // ReportRow is one rank: predicted beside measured. Times are medians.
@@ -75,11 +86,27 @@ func (r Report) Text() string {
 		fmt.Fprintf(&b, "step: predicted %s, measured %s (%+.0f %%), %s samples/s; medians of %d steps\n",
 			Ms(r.PredictedStepMs), Ms(r.MeasuredStepMs), r.Off(), rate(r.SamplesPerSecond), r.Steps-r.SkippedSteps)
 	}
+	if r.Even != nil {
+		b.WriteString(r.Comparison() + "\n")
+	}
 	if r.Steps > 0 {
 		b.WriteString(table(r.Columns(), r.Rows(), 2))
 	}
 	fmt.Fprintf(&b, "all of it: %s\n", r.Dir)
 	return b.String()
+}
+
+// Comparison says what the plan gained over the even split.
+func (r Report) Comparison() string {
+	e := r.Even
+	if e.Problem != "" {
+		return "even split: " + e.Problem
+	}
+	text := fmt.Sprintf("even split: predicted %s, measured %s; median of %d steps", Ms(e.PredictedStepMs), Ms(e.MeasuredStepMs), e.Steps)
+	if r.MeasuredStepMs > 0 {
+		text += fmt.Sprintf("; the plan is %.2f times as fast", e.MeasuredStepMs/r.MeasuredStepMs)
+	}
+	return text
 }
 
 // Off is by how many per cent the measured step differs from the prediction.

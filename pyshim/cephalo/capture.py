@@ -106,14 +106,14 @@ def classify(engine: Engine) -> list[UnitClass]:
         called = [u for u in units if u in engine.signatures]
         made.example = called[len(called) // 2] if called else None
         made.whole_batch = not layered
-        made.shell = any(u.absorber is None and u.inside(units[0]) for u in engine.units if u not in units)
+        made.shell = any(
+            u.absorber is None and u.inside(units[0]) for u in engine.units if u not in units
+        )
         classes.append(made)
     return classes
 
 
-def capture(
-    engine: Engine, classes: list[UnitClass], run, args: tuple, kwargs: dict
-) -> list[Unit]:
+def capture(engine: Engine, classes: list[UnitClass], run, args: tuple, kwargs: dict) -> list[Unit]:
     """Run one forward with a few samples of the call and keep an example of each class's calls.
     Returns the units in the order of their calls, without the root.
 
@@ -235,7 +235,8 @@ class _StandIn(torch.autograd.Function):
         found: list[torch.Tensor | None] = [None, None]
         for tensor, wanted in zip(ctx.saved_tensors, ctx.needs_input_grad[2:], strict=True):
             alike = [
-                g for g in grads
+                g
+                for g in grads
                 if g is not None and g.shape == tensor.shape and g.dtype == tensor.dtype
             ]
             found.append((alike[0] if alike else torch.zeros_like(tensor)) if wanted else None)

@@ -50,6 +50,10 @@ class Clock:
             time.sleep(max(0.0, (now - self._paced) * (self.slowdown - 1.0)))
             self._paced = time.thread_time()
 
+    def restart(self) -> None:
+        """Forget the waits and the compute so far."""
+        self._waits, self._paced = [], time.thread_time()
+
     def take(self) -> list[Wait]:
         """The waits since the last call."""
         waits, self._waits = self._waits, []

@@ -97,7 +97,7 @@ def _reduce_ms(buffer: FlatBuffer, state_ppm: Sequence[int], stopwatch: Stopwatc
 
 
 def _wall_ms(run, stopwatch: Stopwatch) -> float:
-    """By the wall clock on every device: transports that go through the host are not on a stream."""
+    """By the wall clock: transports that go through the host are not on a CUDA stream."""
     stopwatch.settle()
     start = time.perf_counter()
     run()

@@ -15,6 +15,8 @@ from .devices import DeviceEntry, data_bytes
 SAFE_SHARE = 0.9
 """Share of a CPU device's memory that measuring may fill: past its end the process would die
 somewhere in a thread that cannot answer."""
+STACK_BYTES = 8 << 20
+"""Of a thread that starts later: its stack counts as mapped."""
 CONTEXT_MOST_BYTES = 2 << 30
 """More than this is not a CUDA context but somebody else's memory."""
 
@@ -57,7 +59,7 @@ def overhead_bytes(entry: DeviceEntry, device: torch.device, tensor_bytes: int) 
     (the card's size less what the run may use). A part of a card has its limit on the allocator
     alone, so nothing of this counts.
     CPU with a limit: what the process has mapped since the limit was set, without
-    ``tensor_bytes``, which are counted as state: threads, the script's data. Without a limit: 0.
+    ``tensor_bytes``, which are counted as state: threads (one more may come), the script's data. Without a limit: 0.
     """
     if device.type == "cuda":
         if entry.virtual:
@@ -70,7 +72,7 @@ def overhead_bytes(entry: DeviceEntry, device: torch.device, tensor_bytes: int) 
     if not entry.memory_bytes or limit == resource.RLIM_INFINITY:
         return 0
     start = limit - entry.memory_bytes
-    return max(0, data_bytes() - start - tensor_bytes)
+    return max(0, data_bytes() - start - tensor_bytes) + STACK_BYTES
 
 
 def ranks_of_host() -> int:

@@ -17,9 +17,7 @@ def _members(unit: Unit) -> Iterable[Unit]:
 
 def gathered_bytes(unit: Unit) -> int:
     """The gathered parameters, in the compute dtype."""
-    return sum(
-        b.layout.numel * b.compute_dtype.itemsize for u in _members(unit) for b in u.buffers
-    )
+    return sum(b.layout.numel * b.compute_dtype.itemsize for u in _members(unit) for b in u.buffers)
 
 
 def gradient_bytes(unit: Unit) -> int:

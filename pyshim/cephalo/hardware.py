@@ -82,7 +82,9 @@ class HardwareBench:
         found = {}
         for name, dtype, tf32 in _dtypes(self._device):
             with _tf32(tf32):
-                took = self._time(f"matmul {name}", lambda dtype=dtype: _product(size, dtype, self._device))
+                took = self._time(
+                    f"matmul {name}", lambda dtype=dtype: _product(size, dtype, self._device)
+                )
             if took:
                 found[name] = 2 * size**3 / took / 1e9
         return found
@@ -100,7 +102,10 @@ class HardwareBench:
             return None
         found = {}
         for kind, pinned in (("pinned", True), ("pageable", False)):
-            for way, ends in (("to_device", (host, self._device)), ("to_host", (self._device, host))):
+            for way, ends in (
+                ("to_device", (host, self._device)),
+                ("to_host", (self._device, host)),
+            ):
                 took = self._time(
                     f"host link {kind}", lambda ends=ends, pinned=pinned: _copy(size, *ends, pinned)
                 )
@@ -109,8 +114,8 @@ class HardwareBench:
         return found
 
     def collectives(self) -> list[dict[str, Any]]:
-        """Milliseconds and GB/s (bytes of the whole buffer by time) of the collectives that training
-        uses, even shares; the slowest rank's time."""
+        """Milliseconds and GB/s (bytes of the whole buffer by time) of the collectives that
+        training uses, even shares; the slowest rank's time."""
         found = []
         comm = Comm(None, self._device)
         for wanted in COLLECTIVE_BYTES:
@@ -156,7 +161,11 @@ class HardwareBench:
         return median
 
     def _once(self, run: Callable[[], Any]) -> float:
-        return self._stopwatch.laps(lambda mark: (run(), mark()) and None)[0]
+        def once(mark: Callable[[], None]) -> None:
+            run()
+            mark()
+
+        return self._stopwatch.laps(once)[0]
 
 
 def _dtypes(device: torch.device) -> list[tuple[str, torch.dtype, bool]]:
@@ -199,7 +208,9 @@ def _copy(
     size: int, source: torch.device, target: torch.device, pinned: bool = False
 ) -> Callable[[], Any]:
     def buffer(device: torch.device) -> torch.Tensor:
-        made = torch.empty(size, dtype=torch.uint8, device=device, pin_memory=pinned and device.type == "cpu")
+        made = torch.empty(
+            size, dtype=torch.uint8, device=device, pin_memory=pinned and device.type == "cpu"
+        )
         return made.zero_()  # host pages exist once they are written
 
     a, b = buffer(source), buffer(target)

@@ -1,4 +1,4 @@
-"""The file that a rank leaves behind: written aside, then renamed, so that it is whole or absent."""
+"""The file that a rank leaves behind: written aside and renamed, so that it is whole or absent."""
 
 from __future__ import annotations
 

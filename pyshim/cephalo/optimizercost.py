@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import statistics
 import time
@@ -88,12 +89,17 @@ def step_ms(original: Optimizer, stopwatch: Stopwatch, together: Together) -> fl
         together.barrier()
         stopwatch.settle()
         start = time.perf_counter()
-        if clone is not None and _attempt(lambda: (clone.step(), True)) is None:
-            clone = None
+        if clone is not None:
+            clone = _attempt(functools.partial(_stepped, clone))
         stopwatch.settle()
         times.append((time.perf_counter() - start) * 1e3)
     mine = statistics.median(times[1:]) if clone is not None else 0.0
     return together.largest(mine)[0]
+
+
+def _stepped(optimizer: Optimizer) -> Optimizer:
+    optimizer.step()
+    return optimizer
 
 
 def _attempt(make: Callable[[], Any]) -> Any:
@@ -116,7 +122,10 @@ def _copy(param: nn.Parameter) -> nn.Parameter:
 
 
 def measure_optimizers(
-    parameters: Sequence[nn.Parameter], device: torch.device, stopwatch: Stopwatch, together: Together
+    parameters: Sequence[nn.Parameter],
+    device: torch.device,
+    stopwatch: Stopwatch,
+    together: Together,
 ) -> OptimizerCost:
     """Cost of a step of all optimizers that hold ``parameters``; of a plain AdamW if none does (the
     script may make its optimizer later). Collective."""
@@ -141,4 +150,3 @@ def _state_bytes(original: Optimizer, device: torch.device) -> float:
 
 def _local(param: Any) -> torch.Tensor:
     return param.to_local() if isinstance(param, DTensor) else param
-

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
-from .capture import UnitClass
-from .timing import Laps, repeat
+from .capture import Example, UnitClass
+from .oom import out_of_memory
+from .timing import Laps, Once, repeat
 from .unitcost import POINT_S, Bench, Points, layered_run
 
 MICROBATCHES = 4
@@ -17,32 +18,39 @@ def measure_overhead(
     bench: Bench, classes: list[UnitClass], points: dict[str, Points]
 ) -> tuple[float, float]:
     """Milliseconds (forward, backward) by which n microbatches in one call take longer than n calls
-    of one, shared out to n - 1; that of the backward includes its recomputation. Measured on the class that takes most time; both kinds of call by
-    turns, since machines get warm. Collective."""
+    of one, shared out to n - 1; that of the backward includes its recomputation. Measured on the
+    class with most units; both kinds of call by turns, since machines get warm. Collective."""
     layered = [c for c in classes if not c.whole_batch and c.calls]
     if not layered:
         return 0.0, 0.0
-    made = layered[0]
-    if len(layered) > 1:
-        made = max(layered, key=lambda c: (len(c.units), c.name))
-    smallest = bench.together.largest(-float(_size(points[made.name])))[0]
-    size = int(-smallest)
+    made = max(layered, key=lambda c: (len(c.units), c.name))
+    # The smallest of the ranks' sizes.
+    size = -int(bench.together.largest(-float(_size(points[made.name])))[0])
     bench.progress(f"{made.name} microbatches of {size}")
     made.example.gather()
-    example = made.calls[0]
-    one, many = layered_run(bench, example, [size]), layered_run(bench, example, [size] * MICROBATCHES)
-
-    def both(mark) -> None:
-        one(mark)
-        many(mark)
-
-    began = time.perf_counter()
-    bench.stopwatch.laps(both)
-    took = (time.perf_counter() - began) * 1e3
+    both, took = None, 0.0
+    try:
+        both = _both(bench, made.calls[0], size)
+        took = sum(bench.stopwatch.laps(both))
+    except Exception as err:
+        if not out_of_memory(err):
+            raise
+        both = None
     laps = repeat(bench.stopwatch, bench.together, both, took, 2 * POINT_S)
     made.example.drop_gradients()
     made.example.free()
     return _overhead(laps)
+
+
+def _both(bench: Bench, example: Example, size: int) -> Once:
+    one = layered_run(bench, example, [size])
+    many = layered_run(bench, example, [size] * MICROBATCHES)
+
+    def run(mark: Callable[[], None]) -> None:
+        one(mark)
+        many(mark)
+
+    return run
 
 
 def _size(points: Points) -> int:

@@ -22,8 +22,8 @@ from .collectivecost import (
     uneven_shares,
 )
 from .data import Feed
-from .devices import DeviceEntry
 from .devicefacts import device_facts, overhead_bytes, room_bytes
+from .devices import DeviceEntry
 from .engine import Engine
 from .events import Events
 from .footprint import held_bytes, static_bytes
@@ -37,7 +37,7 @@ from .runtime import Runtime
 from .timing import Stopwatch, Together
 from .unitcost import Bench, Points, measure_class
 
-MOST_SAMPLES = 64
+MOST_SAMPLES = 32
 """Samples of interest at least; more if the script's own global batch is larger."""
 
 
@@ -57,11 +57,15 @@ class Profiler:
         self._runtime, self._run_dir, self._entry = runtime, run_dir, entry
         self._events, self._feed, self._stop = events, feed, stop
         self._budget_s = budget_s
+        self._overhead_bytes = 0
         self._together = Together(runtime.control)
         self._stopwatch = Stopwatch(runtime.clock)
 
     def __call__(self, engine: Engine, run: Any, args: tuple, kwargs: dict) -> None:
         """A root's first training forward is about to run."""
+        if self._runtime.device.type == "cpu":
+            # Before anything is measured: freed memory does not all go back to the system.
+            self._overhead_bytes = self._overhead(engine)
         buffers = BufferGuard(engine.module)
         with untouched_randomness(self._runtime.device):
             path = self._measure(engine, run, args, kwargs)
@@ -88,7 +92,10 @@ class Profiler:
         held = held_bytes(engine, classes)
         room = room_bytes(self._entry, device)
         bench = Bench(
-            engine, self._stopwatch, self._together, self._progress,
+            engine,
+            self._stopwatch,
+            self._together,
+            self._progress,
             None if room is None else max(0, room - held),
         )
         most = self._most(batch)
@@ -179,9 +186,15 @@ class Profiler:
     def _reserved(self, engine: Engine, held: int, points: dict[str, Points]) -> int:
         """Bytes that are taken whatever the batch: what is gathered all through a step, what the
         process takes beside tensors, and how far allocations outgrow the tensors in them."""
-        shards = sum(b.shard.nbytes for u in engine.units for b in u.buffers)
         extra = max(p.extra_bytes for p in points.values())
-        return held + extra + overhead_bytes(self._entry, self._runtime.device, shards)
+        if self._runtime.device.type == "cuda":
+            # After everything: kernels and buffers of collectives are loaded when first used.
+            self._overhead_bytes = self._overhead(engine)
+        return held + extra + self._overhead_bytes
+
+    def _overhead(self, engine: Engine) -> int:
+        shards = sum(b.shard.nbytes for u in engine.units for b in u.buffers)
+        return overhead_bytes(self._entry, self._runtime.device, shards)
 
 
 def prepare(
@@ -230,7 +243,12 @@ def _costs(classes: list[UnitClass], points: dict[str, Points], order: list) -> 
     unit's results, and of its arguments. They are there once, whatever the number of units, so they
     are counted with the root."""
     passed = max(
-        (2 * call.gradient_bytes_per_sample() for c in classes if not c.whole_batch for call in c.calls),
+        (
+            2 * call.gradient_bytes_per_sample()
+            for c in classes
+            if not c.whole_batch
+            for call in c.calls
+        ),
         default=0.0,
     )
     costs = {}

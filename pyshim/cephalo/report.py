@@ -36,7 +36,7 @@ class Reporter:
         self._losses: list[torch.Tensor] = []
         self._samples = 0
         self._number = 0
-        self._began = time.perf_counter()
+        self._began: float | None = None
         self._unsent: _Step | None = None
         self._backwards = 0
 
@@ -51,6 +51,14 @@ class Reporter:
             loss = host.copy_(loss, non_blocking=True)
         self._losses.append(loss)
 
+    def note_forward(self) -> None:
+        """A training forward begins. The first one begins the first step: what the script does
+        before it, its imports for one, is not training."""
+        if self._began is None:
+            if self._clock is not None:
+                self._clock.restart()
+            self._began = time.perf_counter()
+
     def note_backward(self, samples: int) -> None:
         """A backward over ``samples`` samples that count has ended."""
         self._samples += samples
@@ -58,7 +66,7 @@ class Reporter:
 
     def note_step(self) -> None:
         """The optimizer has made a step."""
-        if not self._backwards:
+        if not self._backwards or self._began is None:
             return
         if self._clock is not None:
             self._clock.pace()

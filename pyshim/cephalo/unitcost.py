@@ -20,12 +20,14 @@ from .memory import Meter
 from .oom import out_of_memory, release
 from .timing import Laps, Once, Stopwatch, Together, repeat
 
-POINT_S = 0.4
+POINT_S = 0.25
 """Time for the repeated runs of one point; slow ones still run three times."""
 KEPT_SAMPLES = 2
 """Microbatch whose kept memory is looked at."""
+GROWTH = 1.5
+"""The next point takes about this many times as long as the last."""
 STEADY_SLOPE = 0.1
-"""A slope is stable when the last two differ by less than this share."""
+"""A slope is stable when the last two differ by less than this share, or than noise explains."""
 LAUNCH_BOUND = 0.6
 """Below this share of proportional growth, time is overhead and the slope says nothing yet."""
 
@@ -85,7 +87,9 @@ def growing(most: int) -> Iterator[int]:
         size *= 2
 
 
-def measure_class(bench: Bench, made: UnitClass, stand_ins: StandIns, most: int, limit_s: float) -> Points:
+def measure_class(
+    bench: Bench, made: UnitClass, stand_ins: StandIns, most: int, limit_s: float
+) -> Points:
     """Measure one class; collective. ``most`` is the largest number of samples of interest."""
     points = Points()
     if made.example is None or not made.calls:
@@ -123,6 +127,7 @@ class _Measurement:
         began, alive = time.perf_counter(), True
         for samples in growing(most):
             bench.progress(f"{self.made.name} m={samples}")
+            point_began = time.perf_counter()
             alive = alive and self._fits(samples)
             once, warm_ms = None, 0.0
             if alive:
@@ -139,11 +144,11 @@ class _Measurement:
                 alive, points.memory_ends = False, samples
             if not alive:
                 release(bench.device)
-            if not bench.together.any(alive) :
+            if not bench.together.any(alive):
                 break
-            late = time.perf_counter() - began
-            (late,) = bench.together.largest(late + 2 * (late / samples if samples > 2 else 0))
-            if samples > 1 and late > limit_s:
+            now = time.perf_counter()
+            (end,) = bench.together.largest(now - began + GROWTH * (now - point_began))
+            if samples > 1 and end > limit_s:
                 break
             if not bench.together.any(alive and not self._stable()):
                 break
@@ -189,7 +194,8 @@ class _Measurement:
             (times[i] - times[i - 1]) / (sizes[i] - sizes[i - 1]) for i in range(1, len(sizes))
         ]
         proportional = slopes[-1] * sizes[-1] >= LAUNCH_BOUND * times[-1]
-        return proportional and abs(slopes[-1] - slopes[-2]) <= STEADY_SLOPE * slopes[-1]
+        tolerance = max(STEADY_SLOPE, self.points.spread)
+        return proportional and abs(slopes[-1] - slopes[-2]) <= tolerance * slopes[-1]
 
 
 class _Layered(_Measurement):
@@ -241,7 +247,7 @@ class _Layered(_Measurement):
 def layered_call(
     bench: Bench, example: Example, sizes: list[int], keep: bool
 ) -> tuple[LayeredCall, list[torch.Tensor]]:
-    """A call of the engine's kind over microbatches of ``sizes``, with the unit gathered already."""
+    """A call of the engine's kind over microbatches of ``sizes``; the unit is gathered already."""
     leaves = example.leaves_of(sum(sizes))
     return _layered_call(bench, example, leaves, sizes, keep)
 

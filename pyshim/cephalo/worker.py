@@ -95,10 +95,12 @@ def _run(settings: Settings, events: Events, argv: list[str]) -> int:
     plan = load_plan(settings.plan)
     feed = Feed(plan, settings.rank, _source(settings))
     reporter = Reporter(events, device)
+    stop = _StopRequest(events)
     made: list[Runtime] = []
 
     def make() -> Runtime:
         one = _make_runtime(plan, device, entry, settings, feed, reporter)
+        one.stop_asked = stop.asked
         made.append(one)
         if settings.mode == "profile":
             from . import profile
@@ -112,14 +114,13 @@ def _run(settings: Settings, events: Events, argv: list[str]) -> int:
     ragged.install()
     intercept.install(feed, reporter.note_loss, "gloo" if entry.shared_gpu else None)
     register_optimizer_step_post_hook(lambda *_: reporter.note_step())
-    stop = _StopRequest(events)
-    register_optimizer_step_post_hook(lambda *_: stop.check())
+    register_optimizer_step_post_hook(lambda *_: _stop_if_agreed(made))
     _send_start(events, entry, plan.world_size)
-    _run_script(argv)
+    stopped = _run_script(argv)
     reporter.flush()
-    if not made:
+    if not made and not stopped:
         raise NoUnits(f"{argv[0]} ended without a call of torch.distributed.fsdp.fully_shard")
-    if settings.mode == "profile":
+    if settings.mode == "profile" and not stopped:
         raise NoUnits(f"{argv[0]} ended before its first training forward")
     events.send("exit", code=0)
     return 0
@@ -150,6 +151,7 @@ def _make_runtime(plan, device, entry, settings, feed, reporter) -> Runtime:
     made = Runtime(plan, device, weighting=settings.weighting, slowdown=entry.slowdown)
     made.samples_of_batch = lambda: feed.last_counted
     made.on_backward.append(reporter.note_backward)
+    made.on_training_forward.append(lambda *_: reporter.note_forward())
     reporter.watch(made.clock)
     return made
 
@@ -165,14 +167,23 @@ def _source(settings: Settings) -> Source | None:
     return Source(int(script["batch_per_rank"]), int(script["samples"]))
 
 
-def _run_script(argv: list[str]) -> None:
+def _run_script(argv: list[str]) -> bool:
+    """Run the script to its end. True if it was ended from inside before that."""
     sys.argv = argv
     sys.path[0] = os.path.dirname(os.path.abspath(argv[0]))
-    runpy.run_path(argv[0], run_name="__main__")
+    try:
+        runpy.run_path(argv[0], run_name="__main__")
+    except ScriptStopped:
+        return True
+    except SystemExit as err:
+        if err.code not in (None, 0):
+            raise
+    return False
 
 
 class _StopRequest:
-    """Ends the script at the end of a step once the supervisor has asked for it."""
+    """Remembers that the supervisor asked for a stop. The ranks hear of it at different moments;
+    they agree on it in a backward, and stop after the optimizer step that follows."""
 
     def __init__(self, events: Events):
         self._asked = False
@@ -182,18 +193,18 @@ class _StopRequest:
         if command.get("kind") == "stop":
             self._asked = True
 
-    def check(self) -> None:
-        if self._asked:
-            raise ScriptStopped
+    def asked(self) -> bool:
+        return self._asked
+
+
+def _stop_if_agreed(made: Sequence[Runtime]) -> None:
+    if any(one.stop_agreed for one in made):
+        raise ScriptStopped
 
 
 def _exit_code(err: BaseException) -> int:
-    if isinstance(err, ScriptStopped):
-        return 0
-    if isinstance(err, SystemExit):
-        if err.code is None:
-            return 0
-        return err.code if isinstance(err.code, int) else EXIT_SCRIPT_FAILED
+    if isinstance(err, SystemExit) and isinstance(err.code, int):
+        return err.code
     return EXIT_SCRIPT_FAILED
 
 
@@ -205,7 +216,10 @@ def _tell(events: Events, err: BaseException, script: str) -> None:
     own = [f for f in own if os.path.basename(f.filename) not in ("shim.py", "runpy.py")]
     frame = f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else script
     text = "".join(traceback.format_exception(err))
-    print(text, file=sys.stderr, flush=True)
+    if not isinstance(err, SystemExit):
+        print(text, file=sys.stderr, flush=True)
+    elif not isinstance(err.code, int):
+        print(err.code, file=sys.stderr, flush=True)
     events.send(
         "error",
         exception=type(err).__name__,

@@ -28,7 +28,8 @@ SMALL = {
     "POINT_S": 0.02,
     "BUDGET_S": 60,
     "COLLECTIVE_BYTES": (4 << 10, 64 << 10, 1 << 20),
-    "MATRIX": {"cpu": 64}, "COPY_BYTES": {"cpu": 1 << 20},
+    "MATRIX": {"cpu": 64},
+    "COPY_BYTES": {"cpu": 1 << 20},
 }
 
 

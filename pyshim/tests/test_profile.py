@@ -65,7 +65,11 @@ def test_file_says_what_the_units_are_and_cost(ranks, tmp_path, world):
 
 def _untouched(folder: str) -> tuple[bool, ...]:
     run = Run(folder, 2, optimizer=functools.partial(torch.optim.SGD, lr=1.0, momentum=0.9))
-    before, random, groups = run.weights(), torch.get_rng_state(), dict(run.optimizer.param_groups[0])
+    before, random, groups = (
+        run.weights(),
+        torch.get_rng_state(),
+        dict(run.optimizer.param_groups[0]),
+    )
     run.measure()
     return (
         all(torch.equal(a, b) for a, b in zip(before, run.weights(), strict=True)),
@@ -143,7 +147,9 @@ def _stack_units(model: _Stack) -> list:
 
 
 def test_units_that_cannot_be_cut_are_measured_whole(ranks, tmp_path):
-    for one in ranks(2, functools.partial(measured, str(tmp_path), 2, model=_Stack, units=_stack_units)):
+    for one in ranks(
+        2, functools.partial(measured, str(tmp_path), 2, model=_Stack, units=_stack_units)
+    ):
         whole = {u["class"]: u["whole_batch"] for u in one["units"]}
         assert whole == {"Block": True, "Linear": True, "LayerNorm": True, "_Stack (root)": True}
         assert one["costs"]["Linear"]["forward_ms"] == [[1, 0.0]]
@@ -179,7 +185,9 @@ def _events(folder: str) -> tuple[list, bool]:
     run.measure()
     sent = run.events.sent
     (profile,) = [fields for kind, fields in sent if kind == "profile"]
-    return [f["detail"] for k, f in sent if k == "phase" and f["phase"] == "measure"], profile["path"]
+    return [f["detail"] for k, f in sent if k == "phase" and f["phase"] == "measure"], profile[
+        "path"
+    ]
 
 
 def test_progress_is_told(ranks, tmp_path):

@@ -22,7 +22,13 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize(
     ("most", "sizes"),
-    [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (7, [1, 2, 3, 4, 6]), (24, [1, 2, 3, 4, 6, 8, 12, 16, 24])],
+    [
+        (1, [1]),
+        (2, [1, 2]),
+        (3, [1, 2, 3]),
+        (7, [1, 2, 3, 4, 6]),
+        (24, [1, 2, 3, 4, 6, 8, 12, 16, 24]),
+    ],
 )
 def test_sizes_grow_by_halves(most, sizes):
     assert list(growing(most)) == sizes
@@ -101,7 +107,10 @@ def test_meter_counts_what_lives():
     [
         (torch.OutOfMemoryError("x"), True),
         (MemoryError(), True),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+            True,
+        ),
         (RuntimeError("CUDA error: out of memory"), True),
         (RuntimeError("shapes do not match"), False),
         (ValueError("out of memory"), False),
