@@ -35,8 +35,17 @@ type ScriptError struct{ Failure Failure }
 // Error is the failure's headline.
 func (e *ScriptError) Error() string { return e.Failure.Headline() }
 
-// Unwrap makes every ScriptError an ErrScript.
-func (e *ScriptError) Unwrap() error { return ErrScript }
+// unsoundDevice is the exception of a worker whose device computes wrongly: no script
+// can help that.
+const unsoundDevice = "UnsoundDevice"
+
+// Unwrap says whose fault it is: the script's, or the machine's.
+func (e *ScriptError) Unwrap() error {
+	if e.Failure.Exception == unsoundDevice {
+		return ErrMachine
+	}
+	return ErrScript
+}
 
 func usage(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrUsage, fmt.Errorf(format, args...))

@@ -139,13 +139,13 @@ func (s *session) hearTraining(e events.Event) {
 
 // conclude says how the run ended and writes the report.
 func (s *session) conclude(ctx context.Context, err error) (show.Report, error) {
-	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrScript) {
+	var script *ScriptError
+	if err != nil && ctx.Err() != nil && !errors.As(err, &script) {
 		err = context.Cause(ctx)
 	}
 	outcome, message := Done, ""
 	var failure *Failure
 	var stopped *StoppedError
-	var script *ScriptError
 	switch {
 	case err == nil:
 	case errors.As(err, &stopped):

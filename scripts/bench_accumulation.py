@@ -1,6 +1,6 @@
 """Compares stock FSDP2 with cephalorun on the parts of one machine, in one run.
 
-    bench_accumulation.py            one GPU cut by MPS into parts of 48, 25, 17 and 10 %
+    bench_accumulation.py            one GPU cut by MPS into parts of 48, 27, 15 and 10 %
     bench_accumulation.py --cpu      two ranks on the processor, small: shows that all of it works
 
 All rows run examples/train_gpt.py with the same model, seed and global batch: stock FSDP2 under
@@ -43,7 +43,7 @@ def gpu_parts(total_bytes):
             "sm_percent": processors,
             "memory_bytes": int(total_bytes * 0.95 * memory / 100),
         }
-        for processors, memory in ((48, 40), (25, 25), (17, 20), (10, 10))
+        for processors, memory in ((48, 40), (27, 25), (15, 20), (10, 10))
     ]
 
 

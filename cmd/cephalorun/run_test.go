@@ -161,6 +161,12 @@ func TestStopping(t *testing.T) {
 	})
 }
 
+func TestADeviceThatComputesWronglyIsTheMachinesFault(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitMachine, []string{"rank 1 on cpu device slow failed before its first step: UnsoundDevice: wrong products"},
+		"--devices", b.devices(), b.file("train.py", "fail 1 UnsoundDevice wrong products\n"))
+}
+
 // User case 73: odd names of folders and scripts, and odd arguments.
 func TestUserCase73OddPathsEndToEnd(t *testing.T) {
 	b := newBench(t)

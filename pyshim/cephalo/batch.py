@@ -121,12 +121,16 @@ class Joiner:
             if whole:
                 return
         elif spec != self.spec:
-            raise RuntimeError(f"microbatches returned different structures: {self.spec} and {spec}")
+            raise RuntimeError(
+                f"microbatches returned different structures: {self.spec} and {spec}"
+            )
         for target, leaf in zip(self.leaves, leaves):
             if isinstance(target, torch.Tensor) and isinstance(leaf, torch.Tensor):
                 target[start:end].copy_(leaf)
             elif type(leaf) is not type(target) or leaf != target:
-                raise RuntimeError(f"microbatches returned different values: {target!r} and {leaf!r}")
+                raise RuntimeError(
+                    f"microbatches returned different values: {target!r} and {leaf!r}"
+                )
 
     def _place(self, leaf: Any, whole: bool) -> Any:
         if not isinstance(leaf, torch.Tensor):

@@ -32,7 +32,7 @@ LANE_BYTES = 1 << 20
 
 
 class Handle:
-    """A collective under way. ``wait`` orders the caller's stream behind it; it may be called once."""
+    """A collective under way. ``wait``, once, orders the caller's stream behind it."""
 
     def __init__(self, finish: Callable[[], None]):
         self._finish: Callable[[], None] | None = finish
@@ -74,9 +74,11 @@ class Comm:
             return self._on_side_stream(lambda: self._nccl_gather(full, shard, sizes))
         return self._gloo_gather(full, shard, sizes)
 
-    def reduce(self, full: torch.Tensor, sizes: Sequence[int], out_dtype: torch.dtype) -> ReduceHandle:
-        """Sum ``full`` (1-D, sum(sizes) elements) over the ranks; ``wait`` of the handle returns this
-        rank's range (1-D, sizes[rank] elements) in ``out_dtype``. ``full`` must stay untouched
+    def reduce(
+        self, full: torch.Tensor, sizes: Sequence[int], out_dtype: torch.dtype
+    ) -> ReduceHandle:
+        """Sum ``full`` (1-D, sum(sizes) elements) over the ranks; ``wait`` of the handle returns
+        this rank's range (1-D, sizes[rank] elements) in ``out_dtype``. ``full`` must stay untouched
         until then. Asynchronous."""
         self.counts["reduce"] += 1
         if self.world_size == 1:

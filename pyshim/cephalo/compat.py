@@ -75,9 +75,7 @@ def construct(cls: type, local: torch.Tensor, spec: Any, requires_grad: bool = F
 
 
 @functools.lru_cache(maxsize=8192)
-def _spec(
-    mesh_id: int, holder: ById, shape: torch.Size, dtype: torch.dtype, sharded: bool
-) -> Any:
+def _spec(mesh_id: int, holder: ById, shape: torch.Size, dtype: torch.dtype, sharded: bool) -> Any:
     del mesh_id
     meta = torch.empty(shape, dtype=dtype, device="meta")
     placement = Shard(0) if sharded else Replicate()

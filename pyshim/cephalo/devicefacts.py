@@ -59,7 +59,8 @@ def overhead_bytes(entry: DeviceEntry, device: torch.device, tensor_bytes: int) 
     (the card's size less what the run may use). A part of a card has its limit on the allocator
     alone, so nothing of this counts.
     CPU with a limit: what the process has mapped since the limit was set, without
-    ``tensor_bytes``, which are counted as state: threads (one more may come), the script's data. Without a limit: 0.
+    ``tensor_bytes``, which are counted as state: threads (one more may come), the script's data.
+    Without a limit: 0.
     """
     if device.type == "cuda":
         if entry.virtual:

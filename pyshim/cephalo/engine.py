@@ -1,9 +1,9 @@
 """One training step over the units of a model: the order of gathers, runs, frees and reductions.
 
-Forward of the root: gather it, keep it; each unit inside is gathered once, run over its microbatches
-and freed, while the gather of the next one is under way. Backward is the same in reverse; each unit
-is reduced once, after its last microbatch. What a unit cannot do layer by layer it does whole:
-gather, run the local batch, free, and again for its backward.
+Forward of the root: gather it, keep it; each unit inside is gathered once, run over its
+microbatches and freed, while the gather of the next one is under way. Backward is the same in
+reverse; each unit is reduced once, after its last microbatch. What a unit cannot do layer by layer
+it does whole: gather, run the local batch, free, and again for its backward.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from . import compat
 from .batch import Signature, flatten_call, local_batch, microbatch_bounds, unflatten_call
 from .flat import FlatBuffer
 from .layered import LayeredCall
-from .probing import BufferGuard, ProbedCall, carriers, note_call, sign, with_samples
 from .probing import SAMPLES as PROBED_SAMPLES
+from .probing import BufferGuard, ProbedCall, carriers, note_call, sign, with_samples
 from .randomness import untouched_randomness
 from .runtime import Runtime
 from .unit import State, Unit

@@ -1,8 +1,9 @@
-"""The parameters of a unit in one flat buffer: the local shard, the gathered copy, the gradients."""
+"""A unit's parameters in one flat buffer: the local shard, the gathered copy, the gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,6 +47,16 @@ class ParamRef:
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """Gradients are added up in fp32, or in fp64 for fp64 parameters."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def hook_gradient(
+    param: nn.Parameter, take: Callable[[int, nn.Parameter], None], index: int
+) -> None:
+    """Have the bound method ``take`` called with ``index`` and ``param`` after each gradient. Its
+    object is held weakly: Python's collector does not see through a tensor's hooks, so that a
+    strong reference would keep the model for ever."""
+    weak = weakref.WeakMethod(take)
+    param.register_post_accumulate_grad_hook(lambda p: weak()(index, p))
 
 
 def on_meta(names: Sequence[str]) -> RuntimeError:
@@ -138,7 +149,8 @@ class FlatBuffer:
     def _adopt(self, ref: ParamRef, span, rows: tuple[int, ...], value: nn.Parameter) -> None:
         """Make what hangs in the place of a parameter the parameter, laid out as planned."""
         if not isinstance(value, RaggedDTensor) or value.rows != rows:
-            layout, shape = RowLayout(self.mesh, rows), torch.Size(span.shape)
+            shape = torch.Size(span.shape)
+            layout = RowLayout.of(self.mesh, rows, len(shape))
             try:
                 local = rows_of(value.detach(), layout, shape).to(self.comm.device, copy=True)
             except ValueError as err:
@@ -182,9 +194,7 @@ class FlatBuffer:
             # Assigned through .data so that the view has a version counter of its own: the next
             # gather may then write into the buffer while a graph holds the parameter.
             compute.data = self.full[span.offset : span.end].view(span.shape)
-            compute.register_post_accumulate_grad_hook(
-                lambda param, index=index: self._take_gradient(index, param)
-            )
+            hook_gradient(compute, self._take_gradient, index)
             ref.compute = compute
         self.full.untyped_storage().resize_(0)
 
@@ -221,7 +231,9 @@ class FlatBuffer:
         ref, span, grad = self.refs[index], self.layout.spans[index], param.grad
         param.grad = None
         if grad.is_sparse:
-            raise RuntimeError(f"parameter {ref.name} has a sparse gradient, which is not supported")
+            raise RuntimeError(
+                f"parameter {ref.name} has a sparse gradient, which is not supported"
+            )
         if self._grads is None:
             self._grads = torch.empty(
                 self.layout.numel, dtype=self.sum_dtype, device=self.comm.device

@@ -94,7 +94,9 @@ class ShardedModule(FSDPModule):
         return engine_of(self).call(state_of(self).unit, run, args, kwargs)
 
     def __deepcopy__(self, memo: dict) -> Any:
-        raise AssertionError("FSDP does not support deepcopy. Please use state dict for serialization.")
+        raise AssertionError(
+            "FSDP does not support deepcopy. Please use state dict for serialization."
+        )
 
     # -- what FSDPModule promises ---------------------------------------------------------------
 

@@ -57,9 +57,7 @@ class Plan:
         if not 0 <= samples <= total:
             raise ValueError(f"{samples} samples do not fit a global batch of {total}")
         parts = [samples * b // total for b in self.batches]
-        order = sorted(
-            range(len(parts)), key=lambda i: (-(samples * self.batches[i] % total), i)
-        )
+        order = sorted(range(len(parts)), key=lambda i: (-(samples * self.batches[i] % total), i))
         for i in order[: samples - sum(parts)]:
             parts[i] += 1
         return tuple(parts)
@@ -108,7 +106,9 @@ def parse_plan(raw: dict) -> Plan:
         )
         _check_rank(part, i, where)
         ranks.append(part)
-    plan = Plan(_field(raw, "global_batch", int, ""), str(raw.get("shares", "ragged")), tuple(ranks))
+    plan = Plan(
+        _field(raw, "global_batch", int, ""), str(raw.get("shares", "ragged")), tuple(ranks)
+    )
     if not ranks:
         raise ValueError("ranks: a plan needs at least one rank")
     if sum(plan.batches) != plan.global_batch:
@@ -133,11 +133,15 @@ def _check_rank(part: RankPlan, index: int, where: str) -> None:
     if part.batch < 0 or part.state_ppm < 0:
         raise ValueError(f"{where}batch, state_ppm: must not be negative")
     if any(not isinstance(m, int) or m < 1 for m in part.micro_batches):
-        raise ValueError(f"{where}micro_batches: {list(part.micro_batches)} must be counts of 1 or more")
+        raise ValueError(
+            f"{where}micro_batches: {list(part.micro_batches)} must be counts of 1 or more"
+        )
     if sum(part.micro_batches) != part.batch:
         raise ValueError(
             f"{where}micro_batches: {list(part.micro_batches)} sum to {sum(part.micro_batches)}, "
             f"not to the batch of {part.batch}"
         )
     if part.activations not in ACTIVATIONS:
-        raise ValueError(f"{where}activations: {part.activations!r} is none of {', '.join(ACTIVATIONS)}")
+        raise ValueError(
+            f"{where}activations: {part.activations!r} is none of {', '.join(ACTIVATIONS)}"
+        )

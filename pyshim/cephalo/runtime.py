@@ -56,7 +56,9 @@ class Runtime:
         """This rank's part of the plan."""
         return self.plan.ranks[self.comm.rank]
 
-    def before_training_forward(self, engine: Any, run: Callable, args: tuple, kwargs: dict) -> None:
+    def before_training_forward(
+        self, engine: Any, run: Callable, args: tuple, kwargs: dict
+    ) -> None:
         for listener in self.on_training_forward:
             listener(engine, run, args, kwargs)
 

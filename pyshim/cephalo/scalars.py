@@ -10,7 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 
 from . import compat
-from .flat import ParamRef, on_meta
+from .flat import ParamRef, hook_gradient, on_meta
 
 
 class ScalarBuffer:
@@ -38,9 +38,7 @@ class ScalarBuffer:
             ref.compute = nn.Parameter(
                 torch.zeros((), dtype=compute_dtype or ref.param.dtype, device=device)
             )
-            ref.compute.register_post_accumulate_grad_hook(
-                lambda param, index=index: self._take_gradient(index, param)
-            )
+            hook_gradient(ref.compute, self._take_gradient, index)
             ref.param = sharded
             ref.show(sharded)
 

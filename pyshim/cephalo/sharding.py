@@ -57,9 +57,7 @@ def fully_shard(
         mp_policy.output_dtype,
         mp_policy.cast_forward_inputs,
     )
-    unit = Unit(
-        modules, refs, runtime.comm, mesh, runtime.clock, runtime.plan.state_ppm, precision
-    )
+    unit = Unit(modules, refs, runtime.comm, mesh, runtime.clock, runtime.plan.state_ppm, precision)
     for member in modules:
         attach(member, runtime, unit)
     return module
@@ -70,7 +68,9 @@ def _refuse_unsupported(modules, mesh, offload_policy, dp_mesh_dims) -> None:
         raise ValueError("fully_shard needs at least one module")
     for member in modules:
         if isinstance(member, (nn.ModuleList, nn.ModuleDict)):
-            raise ValueError(f"fully_shard cannot shard a {type(member).__name__}: it has no forward")
+            raise ValueError(
+                f"fully_shard cannot shard a {type(member).__name__}: it has no forward"
+            )
         if state_of(member) is not None:
             raise ValueError(f"{type(member).__name__} has already been sharded")
     if mesh is not None and mesh.ndim != 1:

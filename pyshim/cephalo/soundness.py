@@ -42,11 +42,15 @@ def check_products(device: torch.device, name: str) -> None:
                     raise UnsoundDevice(
                         f"device {name} ({count} multiprocessors) computes wrong {dtype} products: "
                         f"a linear layer of {inputs} to {outputs} over {rows} rows is off by "
-                        f"{error:.0%}. The CUDA libraries do not serve this number of "
-                        f"multiprocessors: choose another sm_percent (on an H200 10, 15, 17, 25, "
+                        f"{_percent(error)}. The CUDA libraries do not serve this number of "
+                        f"multiprocessors: choose another sm_percent (on an H200 10, 15, 25, 27, "
                         f"48 and 50 are right)"
                     )
     torch.cuda.empty_cache()
+
+
+def _percent(error: float) -> str:
+    return f"{error:.0%}" if error < 1 else "more than 100%"
 
 
 def _error(rows: int, inputs: int, outputs: int, dtype: torch.dtype, device: torch.device) -> float:

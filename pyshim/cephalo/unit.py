@@ -70,9 +70,7 @@ class Unit:
             if ref.param.dim():
                 groups.setdefault((ref.param.dtype, ref.param.requires_grad), []).append(ref)
         self.buffers = [
-            FlatBuffer(
-                group, comm, mesh, state_ppm, precision.param_dtype, precision.reduce_dtype
-            )
+            FlatBuffer(group, comm, mesh, state_ppm, precision.param_dtype, precision.reduce_dtype)
             for group in groups.values()
         ]
         self.state = State.SHARDED

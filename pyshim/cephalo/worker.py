@@ -19,7 +19,7 @@ from . import intercept, ragged, runtime
 from .data import Feed, Source
 from .devices import DeviceEntry, claim, load_device
 from .events import Events
-from .plan import Plan, load_plan
+from .plan import load_plan
 from .report import Reporter
 from .runtime import Runtime
 from .soundness import check_products
@@ -212,7 +212,11 @@ def _tell(events: Events, err: BaseException, script: str) -> None:
     """Print the traceback and send the failure, naming the last frame of the user's own code."""
     here = os.path.dirname(os.path.abspath(__file__))
     frames = traceback.extract_tb(err.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((here, "<frozen")) and "site-packages" not in f.filename]
+    own = [
+        f
+        for f in frames
+        if not f.filename.startswith((here, "<frozen")) and "site-packages" not in f.filename
+    ]
     own = [f for f in own if os.path.basename(f.filename) not in ("shim.py", "runpy.py")]
     frame = f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else script
     text = "".join(traceback.format_exception(err))

@@ -43,7 +43,9 @@ def test_nested_arguments_are_cut_where_the_batch_is():
     found = signature(call, build)
     assert found.layered and found.reason == ""
     leaves, spec = flatten_call(*build(5))
-    assert [k for k, cut in zip(leaves, found.cut) if cut] == [leaves[0], leaves[1]] or sum(found.cut) == 2
+    assert [k for k, cut in zip(leaves, found.cut) if cut] == [leaves[0], leaves[1]] or sum(
+        found.cut
+    ) == 2
     assert found.batch_of(leaves, spec) == 5
     args, kwargs = unflatten_call(leaves, spec)
     assert args[1][1] == "tag" and kwargs["scale"] == 2.0
@@ -51,7 +53,9 @@ def test_nested_arguments_are_cut_where_the_batch_is():
 
 @pytest.mark.parametrize("fixed", [2, 3])
 def test_a_size_that_only_equals_the_number_of_samples_is_not_a_batch(fixed):
-    found = signature(lambda x, m: x, lambda n: ((torch.zeros(n, 4), torch.zeros(fixed, fixed)), {}))
+    found = signature(
+        lambda x, m: x, lambda n: ((torch.zeros(n, 4), torch.zeros(fixed, fixed)), {})
+    )
     assert found.layered and found.cut == (True, False)
 
 
@@ -157,7 +161,10 @@ def test_joining():
     joiner = Joiner(5, [])
     for start, end in ((2, 5), (0, 2)):
         joiner.add(start, end, {"y": torch.arange(start, end).float(), "n": None, "s": "same"})
-    assert torch.equal(joiner.leaves[0], torch.arange(5).float()) and joiner.leaves[1:] == [None, "same"]
+    assert torch.equal(joiner.leaves[0], torch.arange(5).float()) and joiner.leaves[1:] == [
+        None,
+        "same",
+    ]
 
 
 BAD_RESULTS = {

@@ -172,13 +172,18 @@ def test_a_batch_sampler_that_the_script_makes_is_dealt_too():
 def test_public_classes_stay_themselves():
     undo = data.install(Feed(plan([3, 1]), 0))
     try:
-        assert public.BatchSampler is BatchSampler and public.DistributedSampler is DistributedSampler
+        assert (
+            public.BatchSampler is BatchSampler and public.DistributedSampler is DistributedSampler
+        )
         batches = BatchSampler(SequentialSampler(range(5)), 2, False)
         assert list(batches) == [[0, 1], [2, 3], [4]] and len(batches) == 3
         loader = DataLoader(Subset(Numbers(9), range(4)), 2)
         assert isinstance(loader.batch_sampler, BatchSampler) and len(list(loader)) == 2
         ahead = iter(DataLoader(Numbers(6), 2))
-        assert len(ahead) == 3 and [b.tolist() for b in itertools.islice(ahead, 2)] == [[0, 1], [2, 3]]
+        assert len(ahead) == 3 and [b.tolist() for b in itertools.islice(ahead, 2)] == [
+            [0, 1],
+            [2, 3],
+        ]
     finally:
         undo()
     assert BatchSampler.__iter__.__qualname__ == "BatchSampler.__iter__"

@@ -70,7 +70,10 @@ def check(layout, shapes, shares):
             start, end = layout.local_slice(span, rank)
             assert end - start == rows[rank] * span.row_numel
             if end > start:
-                assert layout.range_of(rank)[0] + start == span.offset + by_rank[rank][0] * span.row_numel
+                assert (
+                    layout.range_of(rank)[0] + start
+                    == span.offset + by_rank[rank][0] * span.row_numel
+                )
                 assert start == held[rank], "pieces of a shard follow one another without a gap"
                 held[rank] = end
     assert tuple(held) == layout.sizes

@@ -93,7 +93,9 @@ CASES = {
     "norm and head as one unit": Case(
         build=lambda: Model(tied=False), units=lambda m: [*m.blocks, [m.norm, m.head], m]
     ),
-    "embedding and head as one unit": Case(units=lambda m: [*m.blocks, [m.norm, m.head, m.embed], m]),
+    "embedding and head as one unit": Case(
+        units=lambda m: [*m.blocks, [m.norm, m.head, m.embed], m]
+    ),
     "embedding as a unit": Case(
         build=lambda: Model(tied=False), units=lambda m: [m.embed, *m.blocks, m]
     ),

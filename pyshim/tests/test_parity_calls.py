@@ -233,7 +233,9 @@ def _mask_from_the_script(plan):
     model(*mine, mask).mean().backward()
     alone(x, y, mask).mean().backward()
     signatures = state_of(model).engine.signatures
-    assert all(s.layered and s.cut == (True, False) for u, s in signatures.items() if u.kind == "Attention")
+    assert all(
+        s.layered and s.cut == (True, False) for u, s in signatures.items() if u.kind == "Attention"
+    )
     for got, wanted in zip(model.parameters(), alone.parameters()):
         assert torch.allclose(got.grad.full_tensor(), wanted.grad, rtol=1e-9)
 
@@ -353,7 +355,9 @@ def test_a_parameter_used_on_some_ranks(ranks, used_on):
     torch.manual_seed(0)
     model = Net(Branch, plain).double()
     x, y = vectors(torch.Generator().manual_seed(5), BATCH, torch.float64)
-    uses = torch.cat([torch.full((b, 1, 1), float(r in used_on)) for r, b in enumerate(plan.batches)])
+    uses = torch.cat(
+        [torch.full((b, 1, 1), float(r in used_on)) for r, b in enumerate(plan.batches)]
+    )
 
     def forward(self, x):
         x = x + torch.tanh(self.always(x))

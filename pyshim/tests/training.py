@@ -86,9 +86,7 @@ class Model(nn.Module):
 def tokens(generator: torch.Generator, batch: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     """Random tokens and targets."""
     del dtype
-    return tuple(
-        torch.randint(0, VOCAB, (batch, SEQUENCE), generator=generator) for _ in range(2)
-    )
+    return tuple(torch.randint(0, VOCAB, (batch, SEQUENCE), generator=generator) for _ in range(2))
 
 
 def vectors(generator: torch.Generator, batch: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
@@ -201,7 +199,9 @@ def on_rank(case: Case, plan: Plan) -> Result:
     losses, grads = _loop(
         case, model, case.optimizer(model.parameters()), lambda b: own_part(plan, rank, b)
     )
-    weighed = torch.tensor(losses, dtype=torch.float64) * count if count else torch.zeros(len(losses))
+    weighed = (
+        torch.tensor(losses, dtype=torch.float64) * count if count else torch.zeros(len(losses))
+    )
     weighed = weighed.double()
     dist.all_reduce(weighed)
     parameters = {n: full(p) for n, p in model.named_parameters()}
