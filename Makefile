@@ -44,7 +44,8 @@ test: test-go test-python ## Run every test, under 12 minutes on 2 cores
 test-go: go ## Run the Go tests, gofmt and vet
 	@$(MAKE) --no-print-directory gofmt
 	go vet $(GO_PACKAGES)
-	@$(with_python); echo "go test $(GO_PACKAGES)"; CEPHALO_PYTHON="$$python" go test $(GO_PACKAGES)
+	@$(with_tools); echo "go test $(GO_PACKAGES)"; \
+	CEPHALO_PYTHON="$$python" PYTHONPATH="$$tools" go test $(GO_PACKAGES)
 
 .PHONY: test-python
 test-python: ## Run the Python tests on the chosen Python

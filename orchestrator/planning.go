@@ -24,7 +24,7 @@ func (s *session) makePlan() error {
 	if err != nil {
 		return err
 	}
-	if s.plan, err = Solve(problem, s.spec.Strategy); err != nil {
+	if s.plan, err = solveForScript(problem, s.spec.Strategy); err != nil {
 		return err
 	}
 	s.screen.say("global batch %d: %s", batch, why)
@@ -34,6 +34,9 @@ func (s *session) makePlan() error {
 // globalBatch is what was asked for, or what the script would have under torchrun with
 // as many ranks.
 func (s *session) globalBatch() (batch int, why string, err error) {
+	if ownBatches(s.profile) {
+		return s.ownGlobalBatch()
+	}
 	if s.spec.GlobalBatch > 0 {
 		return s.spec.GlobalBatch, "--global-batch", nil
 	}
@@ -42,6 +45,25 @@ func (s *session) globalBatch() (batch int, why string, err error) {
 	}
 	per, ranks := s.profile.Script.BatchPerRank, len(s.devices.Chosen)
 	return per * ranks, fmt.Sprintf("%d of the script's loader on %d ranks", per, ranks), nil
+}
+
+// ownGlobalBatch is that of a script whose batches cannot be dealt.
+func (s *session) ownGlobalBatch() (batch int, why string, err error) {
+	per, ranks := s.profile.Script.BatchPerRank, len(s.devices.Chosen)
+	if s.spec.GlobalBatch > 0 && s.spec.GlobalBatch != per*ranks {
+		return 0, "", usage("--global-batch is %d, and the script makes its own batches, %d samples on each of %d ranks: only a DataLoader over a DistributedSampler can be dealt other ones",
+			s.spec.GlobalBatch, per, ranks)
+	}
+	return per * ranks, fmt.Sprintf("the script makes its own batches, %d samples on each of %d ranks; only a DataLoader over a DistributedSampler can be dealt unequal ones", per, ranks), nil
+}
+
+// sayIdle names the devices without samples, for what the script sees there.
+func (s *session) sayIdle() {
+	for i, r := range s.plan.Ranks {
+		if r.Batch == 0 {
+			s.screen.say("note: %s only keeps state; the script sees one sample there that weighs nothing, and what it adds up over ranks by itself contains it", s.devices.Chosen[i].Name)
+		}
+	}
 }
 
 func (s *session) writePlan() error {
@@ -54,6 +76,7 @@ func (s *session) writePlan() error {
 	}
 	s.note(events.Event{Kind: events.PlanMade, Message: s.plan.Strategy, Samples: s.plan.GlobalBatch, StepMs: s.plan.Predicted.IterationMs})
 	s.screen.say("%s", show.Plan(s.plan, s.names()))
+	s.sayIdle()
 	return nil
 }
 

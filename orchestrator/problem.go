@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cephalorun/cephalorun/profiler"
 	"github.com/cephalorun/cephalorun/solver"
@@ -28,6 +29,11 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 	for class, c := range p.Collectives {
 		problem.Collectives[class] = solver.Collective{AllGatherMs: c.AllGatherMs, ReduceScatterMs: c.ReduceScatterMs}
 	}
+	if ownBatches(p) {
+		for range p.Devices {
+			problem.FixedBatches = append(problem.FixedBatches, p.Script.BatchPerRank)
+		}
+	}
 	for i, d := range p.Devices {
 		if d.Rank != i {
 			return solver.Problem{}, usage("profile: devices[%d] has rank %d: devices must stand in the order of their ranks", i, d.Rank)
@@ -47,6 +53,10 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 	}
 	return problem, nil
 }
+
+// ownBatches says that the script does not draw its batches from a DataLoader over a
+// DistributedSampler, so that nobody can deal them.
+func ownBatches(p profiler.Profile) bool { return p.Script != nil && p.Script.Data == "fixed" }
 
 func classCost(c profiler.UnitCosts) solver.ClassCost {
 	out := solver.ClassCost{
@@ -97,6 +107,29 @@ const (
 	Best Strategy = "best" // the planner's choice
 	Even Strategy = "even" // equal batches and shares, for comparison
 )
+
+// idleGain is by how much a plan must be faster for some rank to have no samples.
+const idleGain = 0.05
+
+// solveForScript makes the plan that a script is trained by. A rank without samples still
+// shows its script one that weighs nothing, which numbers that the script adds up by
+// itself then contain: a plan with such ranks must be worth it.
+func solveForScript(p solver.Problem, s Strategy) (solver.Plan, error) {
+	plan, err := Solve(p, s)
+	if err != nil || s == Even || !hasIdle(plan) {
+		return plan, err
+	}
+	p.UseAll = true
+	all, err := Solve(p, s)
+	if err != nil || all.Predicted.IterationMs > plan.Predicted.IterationMs*(1+idleGain) {
+		return plan, nil
+	}
+	return all, nil
+}
+
+func hasIdle(plan solver.Plan) bool {
+	return slices.ContainsFunc(plan.Ranks, func(r solver.RankPlan) bool { return r.Batch == 0 })
+}
 
 // Solve makes the plan of a problem.
 func Solve(p solver.Problem, s Strategy) (solver.Plan, error) {

@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(fakeRole) {
 	case "":
 		os.Exit(m.Run())
+	case "cephalorun": // the program itself
+		_ = os.Unsetenv(fakeRole)
+		os.Exit(start())
 	case "worker":
 		os.Exit(fakeWork(os.Args[1:]))
 	default:

@@ -42,8 +42,21 @@ class Feed:
         self.source = source
         self.last_counted: int | None = None
         """Samples that count in the batch drawn last; None if it was not dealt by us."""
+        self.last_other: Source | None = None
+        """The same of a loader over a DistributedSampler that is not the training loader."""
         self.last_loader: Source | None = None
         """What the loader that was drawn from last looks like; None if it was not dealt by us."""
+
+    def check(self) -> None:
+        """Raises RuntimeError if the batch drawn last is that of a training loader with another
+        batch size than the profile's: the plan's batches would not be dealt."""
+        other = self.last_other
+        if self.last_counted is None and other and self.source and other.samples == self.source.samples:
+            raise RuntimeError(
+                f"the profile is of a loader with batch size {self.source.batch_per_rank} over "
+                f"{self.source.samples} samples, and the script draws from one with batch size "
+                f"{other.batch_per_rank}: measure again (--remeasure, or leave --profile out)"
+            )
 
     def part(self, samples: int) -> tuple[int, int]:
         """(first, count) of this rank's samples in a global batch of ``samples`` samples."""
@@ -88,12 +101,16 @@ class Dealer:
 def dealer_of(batches: Any, feed: Feed) -> Dealer | None:
     """How the batches of a BatchSampler are dealt, or None if they stay as the script made them: it
     is a class of the script's own, or its sampler is, or the loader is not the training loader."""
+    dealer = _any_dealer(batches, feed)
+    return dealer if dealer is not None and feed.source in (None, dealer.source) else None
+
+
+def _any_dealer(batches: Any, feed: Feed) -> Dealer | None:
     if type(batches) is not BatchSampler or type(batches.sampler) is not DistributedSampler:
         return None
     if batches.sampler.num_replicas != feed.plan.world_size:
         return None
-    dealer = Dealer(batches.sampler, batches.batch_size, batches.drop_last, feed)
-    return dealer if feed.source in (None, dealer.source) else None
+    return Dealer(batches.sampler, batches.batch_size, batches.drop_last, feed)
 
 
 class _CountingIterator:
@@ -102,6 +119,8 @@ class _CountingIterator:
     def __init__(self, inner: Iterator, loader: DataLoader, feed: Feed):
         self._inner, self._feed, self._drawn = inner, feed, 0
         self._dealer = dealer_of(loader.batch_sampler, feed)
+        other = _any_dealer(loader.batch_sampler, feed) if self._dealer is None else None
+        self._other = other.source if other is not None else None
 
     def __iter__(self) -> _CountingIterator:
         return self
@@ -114,6 +133,7 @@ class _CountingIterator:
         dealer = self._dealer
         self._feed.last_counted = dealer.counted(self._drawn) if dealer is not None else None
         self._feed.last_loader = dealer.source if dealer is not None else None
+        self._feed.last_other = self._other
         self._drawn += 1
         return batch
 

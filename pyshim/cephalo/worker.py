@@ -151,6 +151,7 @@ def _make_runtime(plan, device, entry, settings, feed, reporter) -> Runtime:
     made = Runtime(plan, device, weighting=settings.weighting, slowdown=entry.slowdown)
     made.samples_of_batch = lambda: feed.last_counted
     made.on_backward.append(reporter.note_backward)
+    made.on_training_forward.append(lambda *_: feed.check())
     made.on_training_forward.append(lambda *_: reporter.note_forward())
     reporter.watch(made.clock)
     return made

@@ -194,3 +194,15 @@ def test_feed_parts():
     feed = Feed(plan([4, 3, 2]), 1)
     assert feed.part(9) == (4, 3) and feed.part(0) == (0, 0)
     assert sum(Feed(plan([4, 3, 2]), r).part(5)[1] for r in range(3)) == 5
+
+
+def test_a_training_loader_of_another_batch_size_is_refused():
+    profiled, others = Source(2, 9), {4: "batch size 4", 2: None}
+    for size, message in others.items():
+        feed = draw([3, 1], 0, distributed(9, size), source=profiled)[3]
+        if message is None:
+            feed.check()
+        else:
+            with pytest.raises(RuntimeError, match=message):
+                feed.check()
+    draw([3, 1], 0, distributed(5, 4), source=profiled)[3].check()  # an evaluation's

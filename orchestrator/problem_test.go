@@ -1,0 +1,73 @@
+package orchestrator
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cephalorun/cephalorun/profiler"
+	"github.com/cephalorun/cephalorun/solver"
+)
+
+// linear is a cost of slope ms or bytes a sample.
+func linear(slope float64) profiler.Cost {
+	return profiler.Cost{Points: [][2]float64{{1, slope}}, Tail: profiler.Tail{Slope: slope}}
+}
+
+// twoDevices is a profile of two devices whose time for a sample is given.
+func twoDevices(data string, times ...float64) profiler.Profile {
+	p := profiler.Profile{RaggedFactor: 1, Script: &profiler.Script{BatchPerRank: 4, Data: data, Samples: 100}}
+	p.Model.StateBytesPerParameter = 16
+	p.Model.Units = []profiler.Unit{{Class: "Block", Count: 4, Parameters: 1000}}
+	p.Collectives = map[string]profiler.Collective{"Block": {AllGatherMs: 0.1, ReduceScatterMs: 0.1}}
+	for rank, ms := range times {
+		p.Devices = append(p.Devices, profiler.ProfileDevice{Rank: rank, Name: "d", UsableMemoryBytes: 1 << 30,
+			Costs: map[string]profiler.UnitCosts{"Block": {ForwardMs: linear(ms), BackwardMs: linear(2*ms), MemoryBytes: linear(1000)}}})
+	}
+	return p
+}
+
+func TestBatchesThatCannotBeDealtStayAsTheyAre(t *testing.T) {
+	for data, want := range map[string][]int{"fixed": {4, 4}, "distributed-sampler": {6, 2}} {
+		problem, err := ProblemOf(twoDevices(data, 1, 3), 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := solveForScript(problem, Best)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := batchesOf(plan); !slices.Equal(got, want) {
+			t.Errorf("%s: batches %v, want %v", data, got, want)
+		}
+	}
+}
+
+func TestADeviceIsIdleOnlyWhereThatPays(t *testing.T) {
+	for name, c := range map[string]struct {
+		slow float64
+		want []int
+	}{
+		"no slower with a sample": {8, []int{7, 1}},
+		"slower by half":          {12, []int{8, 0}},
+	} {
+		problem, err := ProblemOf(twoDevices("distributed-sampler", 1, c.slow), 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := solveForScript(problem, Best)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := batchesOf(plan); !slices.Equal(got, c.want) {
+			t.Errorf("%s: batches %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func batchesOf(plan solver.Plan) []int {
+	var batches []int
+	for _, r := range plan.Ranks {
+		batches = append(batches, r.Batch)
+	}
+	return batches
+}
