@@ -24,7 +24,7 @@ type Spec struct {
 	Strategy    Strategy
 	// CompareEven is how many steps to run under the even split first; 0 for none.
 	CompareEven int
-	Weighting   string // samples | mean
+	Weighting   string // samples | tokens | mean
 	// StopGrace is how long a run may take to stop by itself after SIGTERM.
 	StopGrace time.Duration
 	KeepSlurm bool

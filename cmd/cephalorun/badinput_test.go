@@ -52,7 +52,7 @@ func TestBadInput(t *testing.T) {
 		"global batch of 0":      {nil, func(b *bench) []string { return []string{"--global-batch", "0", "train.py"} }, exitUsage, "whole number of at least 1"},
 		"global batch below 0":   {nil, func(b *bench) []string { return []string{"--global-batch=-4", "train.py"} }, exitUsage, "whole number of at least 1"},
 		"global batch as text":   {nil, func(b *bench) []string { return []string{"--global-batch", "many", "train.py"} }, exitUsage, `"many" for "--global-batch"`},
-		"weighting that is none": {nil, func(b *bench) []string { return []string{"--weighting", "tokens", "train.py"} }, exitUsage, "samples or mean"},
+		"weighting that is none": {nil, func(b *bench) []string { return []string{"--weighting", "words", "train.py"} }, exitUsage, "samples, tokens or mean"},
 		"no plan fits": {nil, func(b *bench) []string {
 			return []string{"--devices", b.devices(), b.file("train.py", "too-big float32\n")}
 		}, exitNoPlan, "bytes"},

@@ -73,7 +73,7 @@ func (o *options) addRun(f *pflag.FlagSet) {
 	o.addPlanning(f)
 	f.StringVar(&o.plan, "plan", "", "use this plan and do not solve for one")
 	f.IntVar(&o.compareEven, "compare-even", 0, "run this many of the script's first steps under the even split before, and report what the plan gains")
-	f.Var(&o.weighting, "weighting", "what the script's loss is: samples (a mean over them) or mean (already divided by a global count)")
+	f.Var(&o.weighting, "weighting", "what the script's loss is: samples (a mean over them), tokens (a cross entropy's mean over targets that are not ignored) or mean (already divided by a global count)")
 }
 
 // spec is what the flags ask for.
@@ -129,15 +129,15 @@ func (w *weighting) String() string { return string(*w) }
 
 // Set implements pflag.Value.
 func (w *weighting) Set(text string) error {
-	if text != "samples" && text != "mean" {
-		return errors.New("it must be samples or mean")
+	if text != "samples" && text != "tokens" && text != "mean" {
+		return errors.New("it must be samples, tokens or mean")
 	}
 	*w = weighting(text)
 	return nil
 }
 
 // Type implements pflag.Value.
-func (w *weighting) Type() string { return "samples|mean" }
+func (w *weighting) Type() string { return "samples|tokens|mean" }
 
 func hasEnv(environ []string, name string) bool {
 	for _, entry := range environ {

@@ -23,7 +23,7 @@ type Workers struct {
 	Devices   string // path
 	Socket    string // path
 	Output    string // folder of the ranks' output pipes
-	Weighting string // samples | mean
+	Weighting string // samples | tokens | mean
 	Threads   int    // for a rank whose device does not say
 	MPS       *MPS   // nil without
 	KeepSlurm bool

@@ -161,7 +161,7 @@ func TestTwinsAreCompared(t *testing.T) {
 		t.Errorf("other limits, no twins: %q, %v", got.Notes, err)
 	}
 	got, err = Merge(Run{Devices: cards(1)}, []Measurement{parse(t, strings.Replace(text(0, "", 1), "0.02", "0.2", 1))})
-	if err != nil || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "repeated measurements of Block differ by 20 %") {
+	if err != nil || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "repeated measurements of Block differ by up to 20 % on rank 0 (") {
 		t.Errorf("got %q, %v", got.Notes, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/cephalorun/cephalorun/profiler"
 )
@@ -99,15 +100,27 @@ func median(values []float64) float64 {
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
-// spreadNotes names measurements that would not settle.
+// spreadNotes names, in one sentence, the measurements that would not settle.
 func spreadNotes(measurements []Measurement) []string {
-	var notes []string
+	var classes, ranks []string
+	worst := 0.0
 	for _, m := range measurements {
+		noisy := false
 		for _, u := range m.Model.Units {
 			if s := m.Spread[u.Class]; s > tolerance {
-				notes = append(notes, fmt.Sprintf("rank %d (%s): repeated measurements of %s differ by %.0f %%; predictions for it are rough", m.Rank, m.Device.Name, u.Class, 100*s))
+				noisy, worst = true, max(worst, s)
+				if !slices.Contains(classes, u.Class) {
+					classes = append(classes, u.Class)
+				}
 			}
 		}
+		if noisy {
+			ranks = append(ranks, fmt.Sprintf("%d (%s)", m.Rank, m.Device.Name))
+		}
 	}
-	return notes
+	if len(ranks) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("repeated measurements of %s differ by up to %.0f %% on rank %s: predictions are rough",
+		strings.Join(classes, ", "), 100*worst, strings.Join(ranks, ", "))}
 }

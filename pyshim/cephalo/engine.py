@@ -114,6 +114,7 @@ class Engine:
             if not self.signatures:
                 self._sign(run, leaves, spec, batch, cut)
             weight = self.runtime.weigh(batch, counted)
+        self.runtime.in_training_forward = training
         self.in_forward, self._running["forward"] = True, []
         self._calls_left = {}
         try:
@@ -121,7 +122,7 @@ class Engine:
             self._prefetch("forward")
             output = self._unit_forward(self.root, run, args, kwargs, cut)
         finally:
-            self.in_forward = False
+            self.in_forward = self.runtime.in_training_forward = False
         self._order["forward"] = self._running["forward"]
         if weight is None or not self._watch(output, weight):
             self.free()
@@ -248,6 +249,7 @@ class Engine:
                 )
             return
         self._weight = weight
+        self.runtime.busy.add(self)
         self.in_backward, self._running["backward"] = True, []
         compat.queue_callback(self._end_backward)
         if len(self.units) > 1:
@@ -298,6 +300,7 @@ class Engine:
                 unit.hand_out(totals, self._pending)
         self._order["backward"] = self._running["backward"]
         self._reducing, self._calls_left, self.in_backward = [], {}, False
+        self.runtime.busy.discard(self)
         self.runtime.after_backward(self._weight.samples)
 
     # -- which arguments carry the batch --------------------------------------------------------
@@ -310,6 +313,7 @@ class Engine:
 
         def probe(sampled: list[Any]) -> None:
             self._probe = {}
+            self.runtime.busy.add(self)
             guard = BufferGuard(self.module)
             try:
                 with untouched_randomness(self.runtime.device):
@@ -319,6 +323,7 @@ class Engine:
             finally:
                 changed.update(guard.restore())
                 self._probe = None
+                self.runtime.busy.discard(self)
                 self.free()
                 torch.clear_autocast_cache()  # its casts have no history
 
@@ -368,6 +373,7 @@ class Engine:
         for unit in self.units:
             unit.drop_gradients()
         self._reducing, self._calls_left, self.in_backward = [], {}, False
+        self.runtime.busy.discard(self)
         self.free()
 
     def free(self) -> None:

@@ -49,12 +49,16 @@ class Patches:
 
 
 def install(
-    feed: data.Feed, note_loss: Callable[[torch.Tensor], None], backend: str | None = None
+    feed: data.Feed,
+    note_loss: Callable[[torch.Tensor], None],
+    backend: str | None = None,
+    note_targets: Callable[[torch.Tensor, torch.Tensor], None] | None = None,
 ) -> Patches:
     """Replace the public names. Call it before the script is imported.
 
     ``note_loss(tensor)`` hears of every scalar whose backward is called; ``backend`` is used
     in place of what the script asks for (parts of one GPU cannot use NCCL among themselves).
+    ``note_targets(loss, count)`` hears of every cross entropy.
     """
     patches = Patches()
     for name in _FSDP_MODULES:
@@ -80,6 +84,9 @@ def install(
     patches.set(*compat.CHECKPOINT_OF_WRAPPERS, checkpoint)
     patches.set(torch.Tensor, "backward", _backward(torch.Tensor.backward, note_loss))
     patches.set(torch.amp.GradScaler, "scale", _scale(torch.amp.GradScaler.scale, note_loss))
+    if note_targets is not None:
+        entropy = _cross_entropy(nn.functional.cross_entropy, note_targets)
+        patches.set(nn.functional, "cross_entropy", entropy)
     if backend is not None:
         for holder in (dist, dist.distributed_c10d, dist.device_mesh):
             patches.set(holder, "init_process_group", _init(dist.init_process_group, backend))
@@ -157,6 +164,34 @@ def _scale(original: Callable, note_loss: Callable[[torch.Tensor], None]) -> Cal
         return scaled
 
     return scale
+
+
+def _cross_entropy(
+    original: Callable, note_targets: Callable[[torch.Tensor, torch.Tensor], None]
+) -> Callable:
+    """Counts the targets that the mean of a cross entropy is over: those that are not ignored, each
+    with its class's weight."""
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def cross_entropy(*args: Any, **kwargs: Any) -> torch.Tensor:
+        loss = original(*args, **kwargs)
+        call = signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        target, weight = call.arguments["target"], call.arguments["weight"]
+        with torch.no_grad():
+            if target.is_floating_point():  # probabilities of the classes, none ignored
+                classes = target.shape[1 if target.dim() > 1 else 0]
+                count = target.new_tensor(target.numel() // classes)
+            else:
+                counts = target != call.arguments["ignore_index"]
+                if weight is not None:
+                    counts = weight[target.masked_fill(~counts, 0)] * counts
+                count = counts.sum()
+        note_targets(loss, count)
+        return loss
+
+    return cross_entropy
 
 
 def _init(original: Callable, backend: str) -> Callable:

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from .clock import Clock
 from .comm import Comm
 from .plan import Plan, RankPlan
-from .weighting import SAMPLES, StepWeight
+from .weighting import SAMPLES, StepWeight, Targets
 
 
 class Runtime:
@@ -48,6 +48,10 @@ class Runtime:
         self.on_training_forward: list[Callable[..., None]] = []
         self.on_backward: list[Callable[[int], None]] = []
         self.stop_asked: Callable[[], bool] = lambda: False
+        self.busy: set[Any] = set()
+        """Engines in a backward or a probe: what they compute is no new loss."""
+        self.in_training_forward = False
+        self._targets = Targets()
         self.stop_agreed = False
         """True once any rank was asked to stop; becomes so on all ranks in the same backward."""
 
@@ -70,7 +74,14 @@ class Runtime:
         """Start to learn what this rank's samples weigh in this step. ``batch`` is the number of
         samples in the call; the data loader may know better how many of them count."""
         samples = (1 if batch is None else batch) if counted is None else counted
-        return StepWeight(samples, self.weighting, self.control, self.clock)
+        if self._targets.seen:  # forwards without a loss between them share what comes after
+            self._targets = Targets()
+        return StepWeight(samples, self.weighting, self.control, self.clock, self._targets)
+
+    def note_targets(self, loss: torch.Tensor, count: torch.Tensor) -> None:
+        """The script, or its model, computed a loss that is a mean over ``count`` targets."""
+        if not self.busy and (loss.requires_grad or self.in_training_forward):
+            self._targets.note(count)
 
     def sum_over_ranks(self, values: list[float]) -> list[float]:
         """The sums over all ranks of a few numbers, added up in fp64."""

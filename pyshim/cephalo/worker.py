@@ -8,7 +8,7 @@ import runpy
 import socket
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from .events import Events
 from .plan import load_plan
 from .report import Reporter
 from .runtime import Runtime
+from .weighting import TOKENS
 from .soundness import check_products
 
 EXIT_SCRIPT_FAILED = 1
@@ -112,7 +113,12 @@ def _run(settings: Settings, events: Events, argv: list[str]) -> int:
 
     runtime.install(make)
     ragged.install()
-    intercept.install(feed, reporter.note_loss, "gloo" if entry.shared_gpu else None)
+    intercept.install(
+        feed,
+        reporter.note_loss,
+        backend="gloo" if entry.shared_gpu else None,
+        note_targets=_targets_of(made) if settings.weighting == TOKENS else None,
+    )
     register_optimizer_step_post_hook(lambda *_: reporter.note_step())
     register_optimizer_step_post_hook(lambda *_: _stop_if_agreed(made))
     _send_start(events, entry, plan.world_size)
@@ -124,6 +130,16 @@ def _run(settings: Settings, events: Events, argv: list[str]) -> int:
         raise NoUnits(f"{argv[0]} ended before its first training forward")
     events.send("exit", code=0)
     return 0
+
+
+def _targets_of(made: Sequence[Runtime]) -> Callable[[torch.Tensor, torch.Tensor], None]:
+    """Tells the process's runtime, once there is one, what losses are means over."""
+
+    def note(loss: torch.Tensor, count: torch.Tensor) -> None:
+        for one in made:
+            one.note_targets(loss, count)
+
+    return note
 
 
 def _run_hardware(settings: Settings, events: Events, entry: DeviceEntry, device) -> int:
