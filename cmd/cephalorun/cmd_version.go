@@ -20,6 +20,9 @@ func newVersionCommand(a *app, o *options) *cobra.Command {
 	}
 }
 
+// version is set by the build (make build); empty when built by go install.
+var version string
+
 // versions is the version as JSON.
 type versions struct {
 	Version string `json:"version"`
@@ -41,6 +44,9 @@ func printVersion(a *app, o *options) error {
 				v.Commit = s.Value
 			}
 		}
+	}
+	if version != "" {
+		v.Version = version
 	}
 	if o.json {
 		return printJSON(a.stdout, v)

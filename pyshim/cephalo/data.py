@@ -51,7 +51,9 @@ class Feed:
         """Raises RuntimeError if the batch drawn last is that of a training loader with another
         batch size than the profile's: the plan's batches would not be dealt."""
         other = self.last_other
-        if self.last_counted is None and other and self.source and other.samples == self.source.samples:
+        if self.last_counted is not None or other is None or self.source is None:
+            return
+        if other.samples == self.source.samples:
             raise RuntimeError(
                 f"the profile is of a loader with batch size {self.source.batch_per_rank} over "
                 f"{self.source.samples} samples, and the script draws from one with batch size "

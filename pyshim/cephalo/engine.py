@@ -17,6 +17,7 @@ from torch import nn
 
 from . import compat
 from .batch import Signature, flatten_call, local_batch, microbatch_bounds, unflatten_call
+from .compilers import uncompiled
 from .flat import FlatBuffer
 from .layered import LayeredCall
 from .probing import SAMPLES as PROBED_SAMPLES
@@ -316,7 +317,7 @@ class Engine:
             self.runtime.busy.add(self)
             guard = BufferGuard(self.module)
             try:
-                with untouched_randomness(self.runtime.device):
+                with untouched_randomness(self.runtime.device), uncompiled():
                     args, kwargs = unflatten_call(sampled, spec)
                     self._probe_call(self.root, run, args, kwargs, cut)
                 calls.append(self._probe)

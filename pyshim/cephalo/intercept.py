@@ -84,6 +84,7 @@ def install(
     patches.set(*compat.CHECKPOINT_OF_WRAPPERS, checkpoint)
     patches.set(torch.Tensor, "backward", _backward(torch.Tensor.backward, note_loss))
     patches.set(torch.amp.GradScaler, "scale", _scale(torch.amp.GradScaler.scale, note_loss))
+    patches.set(torch, "compile", _compile(torch.compile))
     if note_targets is not None:
         entropy = _cross_entropy(nn.functional.cross_entropy, note_targets)
         patches.set(nn.functional, "cross_entropy", entropy)
@@ -140,6 +141,15 @@ def _checkpoint(original: Callable) -> Callable:
         return function(*args, **{k: v for k, v in kwargs.items() if k not in own})
 
     return checkpoint
+
+
+def _compile(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def compile(*args: Any, **kwargs: Any) -> Any:
+        module.keep_compilers_out()
+        return original(*args, **kwargs)
+
+    return compile
 
 
 def _backward(original: Callable, note_loss: Callable[[torch.Tensor], None]) -> Callable:

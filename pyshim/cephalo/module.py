@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -67,6 +68,21 @@ def _adopt(module: nn.Module, *_: Any) -> None:
     state_of(module).unit.adopt()
 
 
+def _call(module: ShardedModule, args: tuple, kwargs: dict) -> Any:
+    run = super(FSDPModule, module).__call__
+    return engine_of(module).call(state_of(module).unit, run, args, kwargs)
+
+
+_enter: Callable[[ShardedModule, tuple, dict], Any] = _call
+
+
+def keep_compilers_out() -> None:
+    """Let torch.compile trace what a module computes, but not how its unit is run. Called before
+    anything is compiled, since it loads the compiler."""
+    global _enter
+    _enter = torch.compiler.disable(_call)
+
+
 class UnshardHandle:
     """What ``unshard(async_op=True)`` returns."""
 
@@ -90,8 +106,7 @@ class ShardedModule(FSDPModule):
         return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        run = functools.partial(super(FSDPModule, self).__call__)
-        return engine_of(self).call(state_of(self).unit, run, args, kwargs)
+        return _enter(self, args, kwargs)
 
     def __deepcopy__(self, memo: dict) -> Any:
         raise AssertionError(

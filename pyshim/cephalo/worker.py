@@ -22,8 +22,8 @@ from .events import Events
 from .plan import load_plan
 from .report import Reporter
 from .runtime import Runtime
-from .weighting import TOKENS
 from .soundness import check_products
+from .weighting import TOKENS
 
 EXIT_SCRIPT_FAILED = 1
 PROFILE_SECONDS = 40.0
