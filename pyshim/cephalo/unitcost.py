@@ -94,7 +94,7 @@ def measure_class(
     points = Points()
     if made.example is None or not made.calls:
         points.forward_ms = points.backward_ms = points.memory_bytes = {1: 0.0}
-        points.kept_bytes = {"keep": 0.0, "recompute": 0.0, "offload": 0.0}
+        points.kept_bytes = {"keep": 0.0, "recompute": 0.0}
         return points
     made.example.gather()
     try:
@@ -209,7 +209,7 @@ class _Layered(_Measurement):
     def measure(self, most: int, limit_s: float) -> None:
         super().measure(most, limit_s)
         kept = self._kept(KEPT_SAMPLES) or self._kept(1)
-        self.points.kept_bytes = kept or {"recompute": 0.0, "keep": 0.0, "offload": 0.0}
+        self.points.kept_bytes = kept or {"recompute": 0.0, "keep": 0.0}
 
     def trial(self, samples: int) -> Once:
         return layered_run(self.bench, self.made.calls[0], [samples])
@@ -226,7 +226,7 @@ class _Layered(_Measurement):
     def _kept(self, samples: int) -> dict[str, float] | None:
         """Bytes that a forward leaves per sample: its results, which are the next unit's inputs
         (so that inputs are counted once), and with "keep" all that its graph saves."""
-        kept = {"offload": 0.0}
+        kept: dict[str, float] = {}
         for policy in ("recompute", "keep"):
             try:
                 call, tensors = layered_call(
@@ -309,7 +309,7 @@ class _Whole(_Measurement):
         if last > first:
             kept = (self._kept[last] - self._kept[first]) / (last - first)
         kept = max(0.0, kept)
-        self.points.kept_bytes = {"keep": kept, "recompute": kept, "offload": kept}
+        self.points.kept_bytes = {"keep": kept, "recompute": kept}
         for size, (peak, cold) in self._peaks.items():
             self.points.memory_bytes[size] = max(0.0, peak - kept * size)
             self.points.cold_bytes[size] = max(0.0, cold - kept * size)

@@ -19,7 +19,7 @@ GOOD = {
         {"rank": 0, "device": "big", "batch": 6, "micro_batches": [4, 2], "state_ppm": 700_000,
          "activations": "recompute", "predicted": {"forward_ms": 1.5}},
         {"rank": 1, "device": "small", "batch": 3, "micro_batches": [1, 1, 1],
-         "state_ppm": 300_000, "activations": "offload"},
+         "state_ppm": 300_000, "activations": "keep"},
         {"rank": 2, "device": "idle", "batch": 0, "micro_batches": [], "state_ppm": 0,
          "activations": "keep"},
     ],
@@ -44,7 +44,7 @@ def test_a_good_plan():
     plan = parse_plan(GOOD)
     assert plan.world_size == 3 and plan.batches == (6, 3, 0)
     assert plan.state_ppm == (700_000, 300_000, 0) and plan.shares == "ragged"
-    assert plan.ranks[0].micro_batches == (4, 2) and plan.ranks[1].activations == "offload"
+    assert plan.ranks[0].micro_batches == (4, 2) and plan.ranks[1].activations == "keep"
 
 
 BAD = {

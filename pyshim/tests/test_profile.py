@@ -60,7 +60,7 @@ def test_file_says_what_the_units_are_and_cost(ranks, tmp_path, world):
                 assert sizes[:2] == [1, 2] and sizes == sorted(set(sizes))
                 assert all(value >= 0 for _, value in cost[name])
             assert all(value > 0 for _, value in cost["forward_ms"])
-            assert set(cost["kept_bytes_per_sample"]) == {"keep", "recompute", "offload"}
+            assert set(cost["kept_bytes_per_sample"]) == {"keep", "recompute"}
 
 
 def _untouched(folder: str) -> tuple[bool, ...]:
@@ -93,7 +93,7 @@ def test_memory_on_cpu_is_counted_to_the_byte(ranks, tmp_path):
     kept = found["costs"]["Block"]["kept_bytes_per_sample"]
     # The result alone, which is the next unit's input; or with it what the graph saves: the result
     # of tanh (the input was there before) and each microbatch's own copy of the result.
-    assert kept == {"offload": 0.0, "recompute": ACTIVATION, "keep": 3 * ACTIVATION}
+    assert kept == {"recompute": ACTIVATION, "keep": 3 * ACTIVATION}
     points = found["costs"]["Block"]["memory_bytes"]
     (one, least), (before, low), (last, high) = points[0], points[-2], points[-1]
     slope = (high - low) / (last - before)
