@@ -32,10 +32,20 @@ func (s *session) obtainProfile(ctx context.Context) error {
 		return err
 	}
 	s.profile = cache.Refresh(s.profile, s.devices.Chosen)
+	s.sayWhole()
 	if err := s.checkDType(); err != nil {
 		return err
 	}
 	return profiler.WriteProfile(s.run.Path(rundir.ProfileFile), s.profile)
+}
+
+// sayWhole names the units that cannot run microbatch by microbatch, and why.
+func (s *session) sayWhole() {
+	for _, u := range s.profile.Model.Units {
+		if u.WholeBatchReason != "" {
+			s.screen.say("note: %s runs on the whole batch of its device at once: %s", u.Class, u.WholeBatchReason)
+		}
+	}
 }
 
 func (s *session) fingerprint() (string, error) {

@@ -47,8 +47,10 @@ type Unit struct {
 	// means all of them.
 	TrainableParameters *int64 `json:"trainable_parameters,omitempty"`
 	// WholeBatch marks a unit that runs on the whole local batch at once.
-	WholeBatch bool  `json:"whole_batch,omitempty"`
-	Extra      Extra `json:"-"`
+	WholeBatch bool `json:"whole_batch,omitempty"`
+	// WholeBatchReason says why, where it need not be so.
+	WholeBatchReason string `json:"whole_batch_reason,omitempty"`
+	Extra            Extra  `json:"-"`
 }
 
 // Trainable is the number of parameters of one unit that get gradients.

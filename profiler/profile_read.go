@@ -98,6 +98,8 @@ func readUnit(o *Fields) Unit {
 		Count:      int(o.Whole("count", true)),
 		Parameters: o.Whole("parameters", true),
 		WholeBatch: o.Truth("whole_batch", false),
+
+		WholeBatchReason: o.Text("whole_batch_reason", false),
 	}
 	if raw, ok := o.Take("trainable_parameters", false); ok {
 		n, err := wholeNumber(raw)

@@ -126,6 +126,7 @@ func fakeWork(argv []string) int {
 //	fail-even ...         fail, but only under the even split
 //	kill RANK             that rank dies without a word; the others wait
 //	measure DTYPE         end here when profiling, having measured a model of that type
+//	measure-whole DTYPE   the same, of units that cannot be cut
 //	too-big               the same with a model that no device can hold
 //	steps N               train
 //	wait                  wait until told to stop, or killed
@@ -153,9 +154,9 @@ func (w *fakeWorker) script(lines, args []string) int {
 				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 			}
 			time.Sleep(time.Minute)
-		case "measure", "too-big":
+		case "measure", "measure-whole", "too-big":
 			if os.Getenv("CEPHALO_MODE") == "profile" {
-				w.measure(word == "too-big", rest)
+				w.measure(word, rest)
 				return 0
 			}
 		case "steps":
@@ -186,11 +187,15 @@ func (w *fakeWorker) write(document map[string]any) {
 }
 
 // measure writes what a rank measures of a small model: rank 1 is three times slower.
-func (w *fakeWorker) measure(tooBig bool, dtype string) {
+func (w *fakeWorker) measure(how, dtype string) {
 	slow := float64(1 + 2*w.rank)
 	parameters := 1000.0
-	if tooBig {
+	if how == "too-big" {
 		parameters = 1e12
+	}
+	reason := ""
+	if how == "measure-whole" {
+		reason = "it is called 2 times in one forward"
 	}
 	line := func(a float64) [][2]float64 { return [][2]float64{{1, a}, {2, 2 * a}, {4, 4 * a}} }
 	w.write(map[string]any{
@@ -198,7 +203,8 @@ func (w *fakeWorker) measure(tooBig bool, dtype string) {
 		"script": map[string]any{"batch_per_rank": 8, "data": "distributed-sampler", "samples": 800},
 		"model": map[string]any{"name": "Tiny", "parameters": 4 * parameters, "trainable_parameters": 4 * parameters,
 			"state_bytes_per_parameter": 16, "optimizer": "AdamW", "dtype": dtype},
-		"units":          []any{map[string]any{"class": "Block", "count": 4, "parameters": parameters, "trainable_parameters": parameters, "whole_batch": false}},
+		"units": []any{map[string]any{"class": "Block", "count": 4, "parameters": parameters, "trainable_parameters": parameters,
+			"whole_batch": reason != "", "whole_batch_reason": reason}},
 		"reserved_bytes": 1 << 20, "fixed_ms": 1, "ragged_factor": 1.1,
 		"microbatch_overhead_ms": map[string]any{"forward": 0.1, "backward": 0.1},
 		"costs": map[string]any{"Block": map[string]any{"forward_ms": line(slow), "backward_ms": line(2 * slow), "memory_bytes": line(1 << 20),

@@ -48,6 +48,12 @@ func TestARunFromStartToEnd(t *testing.T) {
 	b.mustRun(exitDone, []string{"plan: even"}, "--even", "--devices", b.devices(), script, "--lr", "0.1", "two words")
 }
 
+func TestUnitsThatRunWholeAreNamed(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitDone, []string{"note: Block runs on the whole batch of its device at once: it is called 2 times in one forward"},
+		"--devices", b.devices(), b.file("train.py", "measure-whole float32\nsteps 3\n"))
+}
+
 func TestTheEvenSplitIsMeasuredToo(t *testing.T) {
 	b := newBench(t)
 	script := b.file("train.py", goodScript)

@@ -173,6 +173,8 @@ func readUnit(o *profiler.Fields) profiler.Unit {
 		Count:      int(o.Whole("count", true)),
 		Parameters: o.Whole("parameters", true),
 		WholeBatch: o.Truth("whole_batch", false),
+
+		WholeBatchReason: o.Text("whole_batch_reason", false),
 	}
 	if o.Has("trainable_parameters") {
 		n := o.Whole("trainable_parameters", true)

@@ -70,6 +70,9 @@ class UnitClass:
     units: list[Unit]
     root: bool
     whole_batch: bool = True
+    reason: str = ""
+    """Why it runs on the whole local batch, where that can be helped; empty for what only holds
+    other units, and for what is never called."""
     calls: list[Example] = field(default_factory=list)
     """The calls of one of the units in one forward; empty if none is called."""
     results: list[Any] = field(default_factory=list)
@@ -106,9 +109,13 @@ def classify(engine: Engine) -> list[UnitClass]:
         called = [u for u in units if u in engine.signatures]
         made.example = called[len(called) // 2] if called else None
         made.whole_batch = not layered
+        if made.example is not None and not layered:
+            made.reason = engine.signatures[made.example].reason
         made.shell = any(
             u.absorber is None and u.inside(units[0]) for u in engine.units if u not in units
         )
+        if made.shell:
+            made.reason = ""
         classes.append(made)
     return classes
 

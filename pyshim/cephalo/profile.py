@@ -235,6 +235,7 @@ def _unit(made: UnitClass) -> dict[str, Any]:
         "parameters": parameters_of(made.units[0]),
         "trainable_parameters": parameters_of(made.units[0], trainable=True),
         "whole_batch": made.whole_batch,
+        "whole_batch_reason": made.reason,
     }
 
 

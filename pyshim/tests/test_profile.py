@@ -152,6 +152,13 @@ def test_units_that_cannot_be_cut_are_measured_whole(ranks, tmp_path):
     ):
         whole = {u["class"]: u["whole_batch"] for u in one["units"]}
         assert whole == {"Block": True, "Linear": True, "LayerNorm": True, "_Stack (root)": True}
+        reasons = {u["class"]: u["whole_batch_reason"] for u in one["units"]}
+        assert reasons == {
+            "Block": "it is called 2 times in one forward",
+            "Linear": "",
+            "LayerNorm": "it is a group of modules",
+            "_Stack (root)": "",
+        }
         assert one["costs"]["Linear"]["forward_ms"] == [[1, 0.0]]
         assert one["costs"]["LayerNorm"]["forward_ms"][0][1] > 0
         # The optimizer is made later, or never: counted as Adam.
