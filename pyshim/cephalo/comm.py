@@ -5,8 +5,8 @@ Reduce: every rank holds a whole buffer, afterwards every rank holds the sum of 
 
     backend   gather                                  reduce
     NCCL      even: all_gather_single                 even: reduce_scatter_single
-              unequal: all_gather into a list of      unequal: reduce_scatter of a list of views
-              views (grouped broadcasts, no copy)     (grouped reduces, no copy)
+              unequal: a list of views (grouped       unequal: a list of views (grouped reduces,
+              broadcasts, no copy), or padded         no copy), or padded
     Gloo      one broadcast per owner                 all_to_all_single, then a sum in the
                                                       accumulation dtype, in rank order: the same
                                                       bits in every run, and any split
@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 
 from . import compat
+from .unequal import choose
 
 LANES = 4
 """Gloo groups that share a large collective."""
@@ -60,6 +61,8 @@ class Comm:
         if self.backend == "gloo" and self.world_size > 1:
             ranks = dist.get_process_group_ranks(group)
             self._lanes += [dist.new_group(ranks, backend="gloo") for _ in range(LANES - 1)]
+        if self.backend == "nccl" and self.world_size > 1:
+            self._unequal = choose(group, device)
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def gather(self, full: torch.Tensor, shard: torch.Tensor, sizes: Sequence[int]) -> Handle:
@@ -138,13 +141,13 @@ class Comm:
         if len(set(sizes)) == 1:
             compat.all_gather_flat(full, shard, group=self.group)
         else:
-            dist.all_gather(list(full.split(list(sizes))), shard, group=self.group)
+            self._unequal.gather(full, shard, sizes, self.group)
 
     def _nccl_reduce(self, out, full, sizes) -> None:
         if len(set(sizes)) == 1:
             compat.reduce_scatter_flat(out, full, group=self.group)
         else:
-            dist.reduce_scatter(out, list(full.split(list(sizes))), group=self.group)
+            self._unequal.reduce(out, full, sizes, self.group)
 
     def _on_side_stream(self, issue: Callable[[], None]) -> Handle:
         """Run a collective on our own stream, after what the current stream has queued."""

@@ -42,6 +42,8 @@ class Runtime:
         self.group = group
         self.control = dist.new_group(backend="gloo")
         self.comm = Comm(group, device)
+        if self.comm.backend == "nccl":
+            self.agree_on("the version of NCCL", torch.cuda.nccl.version())
         self.clock = Clock(device, slowdown)
         self.mesh: DeviceMesh | None = None
         self.samples_of_batch: Callable[[], int | None] = lambda: None

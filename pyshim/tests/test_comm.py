@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from cephalo import comm as comm_module
+from cephalo import unequal
 from cephalo.comm import Comm
 
 SIZES = {
@@ -131,3 +132,56 @@ def _group_of_some(world):
 def test_a_group_of_some_ranks(ranks):
     whole = [0.0, 1.0, 2.0, 3.0, 4.0]
     assert ranks(3, _group_of_some, 3) == [None, (whole, [2.0] * 2), (whole, [2.0] * 3)]
+
+
+def _unequal(transport, world):
+    rank = dist.get_rank()
+    for sizes in SIZES[world]:
+        wholes = everyone(sizes, torch.float32)
+        start = sum(sizes[:rank])
+        own = wholes[0][start : start + sizes[rank]]
+        full, out = torch.full((sum(sizes),), 77.0), torch.full((sizes[rank],), 77.0)
+        transport.gather(full, own.clone(), sizes, None)
+        assert torch.equal(full, wholes[0]), sizes
+        transport.reduce(out, wholes[rank].clone(), sizes, None)
+        assert torch.equal(out, sum(wholes)[start : start + sizes[rank]]), sizes
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_padding_moves_what_unequal_lists_would(ranks, world):
+    ranks(world, _unequal, unequal.Padded(), world)
+
+
+def _choice(refuse):
+    def not_the_same_size(*_, **__):
+        raise ValueError("must have same size")
+
+    before = dist.all_gather, dist.reduce_scatter
+    if refuse:
+        dist.all_gather = not_the_same_size
+    else:  # Gloo has no unequal all_gather: what NCCL's grouped broadcasts do
+        dist.all_gather = _broadcasts
+        dist.reduce_scatter = _reduces
+    try:
+        return type(unequal.choose(None, torch.device("cpu"))).__name__
+    finally:
+        dist.all_gather, dist.reduce_scatter = before
+
+
+def _broadcasts(pieces, own, group):
+    pieces[dist.get_rank()].copy_(own)
+    for rank, piece in enumerate(pieces):
+        dist.broadcast(piece, rank, group=group)
+
+
+def _reduces(out, pieces, group):
+    for rank, piece in enumerate(pieces):
+        total = piece.clone()
+        dist.all_reduce(total, group=group)
+        if rank == dist.get_rank():
+            out.copy_(total)
+
+
+@pytest.mark.parametrize("refuse", [False, True])
+def test_unequal_lists_are_probed(ranks, refuse):
+    assert ranks(3, _choice, refuse) == ["Padded" if refuse else "Lists"] * 3
