@@ -169,6 +169,7 @@ class Engine:
             device=self.runtime.device,
             # A kept graph inside the script's own checkpointing would be rebuilt while it is used.
             keep=part.activations == "keep" and not compat.saved_tensors_hooked(),
+            offloader=self.runtime.offloader if part.activations == "offload" else None,
         )
         return call.apply(self._anchor if unit.trainable else self._anchor.detach())
 

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from . import compat
 from .batch import Joiner, unflatten_call
+from .offload import Offloader, Stored
 from .randomness import AutocastState, RandomState
 
 
@@ -35,12 +36,17 @@ class LayeredCall:
         bounds: Sequence[tuple[int, int]],
         device: torch.device,
         keep: bool,
+        offloader: Offloader | None = None,
     ):
         self._run, self._around = run, around
         self._leaves, self._spec, self._cut = list(leaves), spec, list(cut)
         self._bounds, self._device, self._keep = list(bounds), device, keep
         self._tensor_at = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
         self._autocast = AutocastState(device)
+        self._offloader = offloader
+        self._on_host: list[bool] = []
+        """For each tensor whether it goes to the host: activations, cut into microbatches."""
+        self._stored: list[Stored] = []
         self._random: list[RandomState] = []
         self._kept: list[tuple[list[torch.Tensor], list[Any]]] = []
         self.result_spec: Any = None
@@ -59,9 +65,17 @@ class LayeredCall:
 
     def forward(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         joiner = Joiner(self._bounds[-1][1], tensors)
+        self._likeness = [_Likeness(t) for t in tensors]
+        self._on_host = [
+            self._offloader is not None and self._cut[place] and tensor.requires_grad
+            for place, tensor in zip(self._tensor_at, tensors)
+        ]
         with self._around("forward"):
             for start, end in self._bounds:
                 pieces = self._pieces(tensors, start, end)
+                if any(self._on_host):
+                    going = [p for p, goes in zip(pieces, self._on_host) if goes]
+                    self._stored.append(self._offloader.put(going))
                 if self._keep:
                     with torch.enable_grad():
                         result = self._call(pieces)
@@ -77,14 +91,19 @@ class LayeredCall:
         self.result_leaves = [_TENSOR if isinstance(x, torch.Tensor) else x for x in joiner.leaves]
         return tuple(x for x in joiner.leaves if isinstance(x, torch.Tensor))
 
+    def saved(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        """What of ``tensors`` the graph must hold until the backward; None for what is on the
+        host."""
+        return [None if goes else t for t, goes in zip(tensors, self._on_host)]
+
     def backward(
-        self, tensors: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]
+        self, tensors: Sequence[torch.Tensor | None], grads: Sequence[torch.Tensor | None]
     ) -> list[torch.Tensor | None]:
-        """Gradients of ``tensors``, given those of the outputs."""
-        if self._keep and not self._kept:
+        """Gradients of the call's tensors, given what was ``saved`` and the outputs' gradients."""
+        if (self._keep and not self._kept) or (any(self._on_host) and not self._stored):
             raise RuntimeError(
-                "backward a second time through a unit whose activations are kept; plan "
-                "recomputation for this rank, or go backward once"
+                "backward a second time through a unit whose activations are kept or offloaded; "
+                "plan recomputation for this rank, or go backward once"
             )
         totals: list[torch.Tensor | None] = [None] * len(tensors)
         now = RandomState(self._device)
@@ -95,7 +114,7 @@ class LayeredCall:
                     pieces, leaves = self._kept.pop()
                 else:
                     self._random[index].restore()
-                    pieces = self._pieces(tensors, start, end)
+                    pieces = self._pieces(tensors, start, end, fetch=any(self._on_host))
                     with torch.enable_grad(), self._autocast.context():
                         leaves = compat.tree_flatten(self._call(pieces))[0]
                 outputs = [x for x in leaves if isinstance(x, torch.Tensor)]
@@ -107,20 +126,25 @@ class LayeredCall:
                 if wanted:
                     compat.backward([w[0] for w in wanted], [w[1] for w in wanted])
                 del leaves, outputs, wanted
-                self._collect(totals, pieces, tensors, start, end)
+                self._collect(totals, pieces, start, end)
         self._autocast.forget_casts()
         if not self._keep:
             now.restore()
         return totals
 
-    def _pieces(self, tensors, start: int, end: int) -> list[torch.Tensor]:
-        """The microbatch's tensors, cut from the graph but wanting gradients where it does."""
+    def _pieces(self, tensors, start: int, end: int, fetch: bool = False) -> list[torch.Tensor]:
+        """The microbatch's tensors, cut from the graph but wanting gradients where it does; with
+        ``fetch`` those that are on the host come from there."""
+        fetched = iter(self._offloader.get(self._stored.pop()) if fetch else ())
         pieces = []
-        for place, tensor in zip(self._tensor_at, tensors):
-            piece = tensor.detach()
-            if self._cut[place]:
-                piece = piece[start:end]
-            pieces.append(piece.requires_grad_(tensor.requires_grad))
+        for at, (place, tensor) in enumerate(zip(self._tensor_at, tensors)):
+            if fetch and self._on_host[at]:
+                piece = next(fetched)
+            else:
+                piece = tensor.detach()
+                if self._cut[place]:
+                    piece = piece[start:end]
+            pieces.append(piece.requires_grad_(self._likeness[at].requires_grad))
         return pieces
 
     def _call(self, pieces) -> Any:
@@ -130,18 +154,29 @@ class LayeredCall:
         args, kwargs = unflatten_call(leaves, self._spec)
         return self._run(*args, **kwargs)
 
-    def _collect(self, totals, pieces, tensors, start: int, end: int) -> None:
+    def _collect(self, totals, pieces, start: int, end: int) -> None:
         """Put the microbatch's input gradients in their place; whole tensors get the sum."""
-        for at, (place, piece, tensor) in enumerate(zip(self._tensor_at, pieces, tensors)):
+        for at, (place, piece) in enumerate(zip(self._tensor_at, pieces)):
             if piece.grad is None:
                 continue
             if self._cut[place]:
                 if totals[at] is None:
-                    totals[at] = torch.zeros_like(tensor)
+                    totals[at] = self._likeness[at].zeros(piece.device)
                 totals[at][start:end].copy_(piece.grad)
             else:
                 totals[at] = piece.grad if totals[at] is None else totals[at] + piece.grad
             piece.grad = None
+
+
+class _Likeness:
+    """What is known of a tensor that may be elsewhere."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.requires_grad = tensor.requires_grad
+        self._shape, self._dtype = tensor.shape, tensor.dtype
+
+    def zeros(self, device: torch.device) -> torch.Tensor:
+        return torch.zeros(self._shape, dtype=self._dtype, device=device)
 
 
 _TENSOR = object()
@@ -153,8 +188,9 @@ class _Layered(torch.autograd.Function):
     def forward(ctx, call: LayeredCall, anchor: torch.Tensor, *tensors: torch.Tensor):
         ctx.call = call
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*tensors)
-        return call.forward(tensors)
+        outputs = call.forward(tensors)
+        ctx.save_for_backward(*call.saved(tensors))
+        return outputs
 
     @staticmethod
     @once_differentiable

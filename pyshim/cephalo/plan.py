@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PPM = 1_000_000
-ACTIVATIONS = ("keep", "recompute")
-"""What a rank may do with activations. Plans can say "offload" too, which is not there yet."""
+ACTIVATIONS = ("keep", "recompute", "offload")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from .clock import Clock
 from .comm import Comm
+from .offload import Offloader
 from .plan import Plan, RankPlan
 from .weighting import SAMPLES, StepWeight, Targets
 
@@ -56,6 +58,11 @@ class Runtime:
         self._targets = Targets()
         self.stop_agreed = False
         """True once any rank was asked to stop; becomes so on all ranks in the same backward."""
+
+    @functools.cached_property
+    def offloader(self) -> Offloader:
+        """Moves activations to the host and back."""
+        return Offloader(self.device)
 
     @property
     def part(self) -> RankPlan:

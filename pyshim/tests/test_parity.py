@@ -115,7 +115,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("activations", ["recompute", "keep"])
+@pytest.mark.parametrize("activations", ["recompute", "keep", "offload"])
 @pytest.mark.parametrize("shares", SHARES)
 def test_every_kind_of_share(ranks, shares, activations):
     plan = plan_of(SHARES[shares], activations)

@@ -64,7 +64,7 @@ BAD = {
     "microbatches do not add up": (("ranks", 1, "micro_batches"), [1, 1], "sum to 2, not to the batch of 3"),
     "an empty microbatch": (("ranks", 1, "micro_batches"), [3, 0], "counts of 1 or more"),
     "microbatch as text": (("ranks", 1, "micro_batches"), ["3"], "counts of 1 or more"),
-    "unknown activations": (("ranks", 0, "activations"), "forget", "'forget' is none of keep, recompute"),
+    "unknown activations": (("ranks", 0, "activations"), "forget", "'forget' is none of keep, recompute, offload"),
     "device missing": (("ranks", 0, "device"), KeyError, r"ranks\[0\].device: expected str"),
 }  # fmt: skip
 
