@@ -20,22 +20,21 @@ func (s *session) makePlan() error {
 	if err != nil {
 		return err
 	}
-	problem, err := ProblemOf(s.profile, batch)
-	if err != nil {
+	if s.plan, _, s.curve, err = s.spec.solve(s.profile, batch); err != nil {
 		return err
 	}
-	if s.plan, err = Solve(problem, s.spec.Strategy); err != nil {
-		return err
-	}
-	s.screen.say("global batch %d: %s", batch, why)
+	s.screen.say("global batch %d: %s", s.plan.GlobalBatch, why)
 	return s.writePlan()
 }
 
 // globalBatch is what was asked for, or what the script would have under torchrun with
 // as many ranks.
 func (s *session) globalBatch() (batch int, why string, err error) {
-	if s.spec.GlobalBatch > 0 {
-		return s.spec.GlobalBatch, "--global-batch", nil
+	if s.spec.Wishes.Auto {
+		return len(s.devices.Chosen), "the most samples per second", nil
+	}
+	if batch, why, err = s.spec.batchByHand(); err != nil || batch > 0 {
+		return batch, why, err
 	}
 	if s.profile.Script == nil || s.profile.Script.BatchPerRank < 1 {
 		return 0, "", usage("the script's own batch size is not known: give --global-batch")
