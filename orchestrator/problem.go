@@ -32,20 +32,25 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 		if d.Rank != i {
 			return solver.Problem{}, usage("profile: devices[%d] has rank %d: devices must stand in the order of their ranks", i, d.Rank)
 		}
-		device := solver.Device{
-			Rank: d.Rank, Name: d.Name, UUID: d.UUID,
-			UsableMemoryBytes: d.UsableMemoryBytes, ReservedBytes: d.ReservedBytes,
-			Costs: map[string]solver.ClassCost{},
-		}
-		for class, c := range d.Costs {
-			device.Costs[class] = classCost(c)
-		}
-		problem.Devices = append(problem.Devices, device)
+		problem.Devices = append(problem.Devices, DeviceOf(d))
 	}
 	if err := problem.Validate(); err != nil {
 		return solver.Problem{}, fmt.Errorf("%w: %w", ErrUsage, err)
 	}
 	return problem, nil
+}
+
+// DeviceOf is a device of a profile as the planner sees it.
+func DeviceOf(d profiler.ProfileDevice) solver.Device {
+	device := solver.Device{
+		Rank: d.Rank, Name: d.Name, UUID: d.UUID,
+		UsableMemoryBytes: d.UsableMemoryBytes, ReservedBytes: d.ReservedBytes,
+		Costs: map[string]solver.ClassCost{},
+	}
+	for class, c := range d.Costs {
+		device.Costs[class] = classCost(c)
+	}
+	return device
 }
 
 func classCost(c profiler.UnitCosts) solver.ClassCost {

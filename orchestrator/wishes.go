@@ -71,5 +71,10 @@ func (s Spec) problem(p profiler.Profile, batch int) (solver.Problem, error) {
 	return problem, nil
 }
 
+// ProblemOfPlan is the problem that a plan answers.
+func ProblemOfPlan(p Planned, s Spec) (solver.Problem, error) {
+	return s.problem(p.Profile, p.Plan.GlobalBatch)
+}
+
 // MostBatch is the largest global batch that is looked at when it is to be chosen.
 func MostBatch(devices int) int { return min(16384, 256*devices) }

@@ -8,8 +8,7 @@ import (
 
 // FromProfile is the profile of a measured model on another cluster. The costs
 // of a GPU that was measured are taken as they are; those of another are those
-// of the first measured one that the catalogue has, times the ratio of their
-// speeds. The collectives follow from the cluster's links, unless the profile
+// of the measured one that is closest in age, times the ratio of their speeds. The collectives follow from the cluster's links, unless the profile
 // says that they cost nothing.
 func FromProfile(c Cluster, measured profiler.Profile) (profiler.Profile, []string, error) {
 	p := measured
@@ -71,24 +70,38 @@ func Like(measured profiler.Profile, name string) (profiler.ProfileDevice, strin
 	if !known {
 		return profiler.ProfileDevice{}, "", fmt.Errorf("%w: there is no GPU %q in the profile or in the catalogue", profiler.ErrInvalid, name)
 	}
+	from, reference, ok := nearest(measured, wanted)
+	if !ok {
+		return profiler.ProfileDevice{}, "", fmt.Errorf("%w: %s was not measured, and of the devices that were none is in the catalogue, so there is nothing to scale from", profiler.ErrInvalid, wanted.Name)
+	}
+	t := profiler.DType(measured.Model.DType)
+	if t == "" {
+		t = profiler.Float32
+	}
+	ratio := wanted.Slower(reference, t)
+	out := device(0, place{gpu: name}, wanted)
+	out.ReservedBytes = from.ReservedBytes
+	out.Costs = map[string]profiler.UnitCosts{}
+	for class, c := range from.Costs {
+		c.ForwardMs, c.BackwardMs = c.ForwardMs.Times(ratio), c.BackwardMs.Times(ratio)
+		out.Costs[class] = c
+	}
+	return out, fmt.Sprintf("%s was not measured: %s's times, multiplied by %.2f", wanted.Name, from.Name, ratio), nil
+}
+
+// nearest is the measured device that is closest in age to a GPU.
+func nearest(measured profiler.Profile, to GPU) (profiler.ProfileDevice, GPU, bool) {
+	age := func(g GPU) int { return 10*g.Capability[0] + g.Capability[1] }
+	var best profiler.ProfileDevice
+	var reference GPU
+	found := false
 	for _, d := range measured.Devices {
 		gpu, ok := Find(d.Name)
-		if !ok {
-			continue
+		if ok && (!found || abs(age(gpu)-age(to)) < abs(age(reference)-age(to))) {
+			best, reference, found = d, gpu, true
 		}
-		t := profiler.DType(measured.Model.DType)
-		if t == "" {
-			t = profiler.Float32
-		}
-		ratio := gpu.Reached(t) / wanted.Reached(t)
-		out := device(0, place{gpu: name}, wanted)
-		out.ReservedBytes = d.ReservedBytes
-		out.Costs = map[string]profiler.UnitCosts{}
-		for class, c := range d.Costs {
-			c.ForwardMs, c.BackwardMs = c.ForwardMs.Times(ratio), c.BackwardMs.Times(ratio)
-			out.Costs[class] = c
-		}
-		return out, fmt.Sprintf("%s was not measured: %s's times, multiplied by %.2f", wanted.Name, d.Name, ratio), nil
 	}
-	return profiler.ProfileDevice{}, "", fmt.Errorf("%w: %s was not measured, and of the devices that were none is in the catalogue, so there is nothing to scale from", profiler.ErrInvalid, wanted.Name)
+	return best, reference, found
 }
+
+func abs(n int) int { return max(n, -n) }

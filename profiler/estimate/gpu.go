@@ -51,6 +51,25 @@ func (g GPU) Reached(t profiler.DType) float64 {
 	return peak * defaultSustainedHalf
 }
 
+// Slower is how many times as long a GPU takes as another: by what both were
+// measured to reach, else by their peaks.
+func (g GPU) Slower(than GPU, t profiler.DType) float64 {
+	_, one := g.Sustained[t]
+	_, two := than.Sustained[t]
+	if one && two {
+		return than.Reached(t) / g.Reached(t)
+	}
+	return than.peak(t) / g.peak(t)
+}
+
+// peak of a type; a card without the hardware computes in float32.
+func (g GPU) peak(t profiler.DType) float64 {
+	if peak, ok := g.PeakTFLOPS[t]; ok {
+		return peak
+	}
+	return g.PeakTFLOPS[profiler.Float32]
+}
+
 // Find is the GPU of a name, however it is spelt.
 func Find(name string) (GPU, bool) {
 	want := plain(name)
