@@ -36,6 +36,9 @@ type Model struct {
 	Patch, Classes int
 }
 
+// mostKept is more than a block keeps of any sample.
+const mostKept = 1 << 48
+
 // ReadModel reads a model file.
 func ReadModel(path string) (Model, error) {
 	data, err := os.ReadFile(path)
@@ -56,20 +59,19 @@ func ParseModel(source string, data []byte) (Model, error) {
 	m.Need("sequence", "layers", "hidden", "heads", "feed_forward")
 	model := Model{
 		Name: m.Text("name", true), DType: profiler.Float32,
-		StateBytes: m.Number("state_bytes_per_parameter", 16, 1, 64),
-		Sequence:   m.Whole("sequence", 0, 1, 1<<24),
-		Layers:     m.Whole("layers", 0, 1, 1024),
-		Hidden:     m.Whole("hidden", 0, 1, 1<<17),
-		Heads:      m.Whole("heads", 0, 1, 1<<12),
-		KVHeads:    m.Whole("kv_heads", 0, 1, 1<<12),
-		// at most 2^20: wider than any model
-		FeedForward: m.Whole("feed_forward", 0, 1, 1<<20),
+		StateBytes:  m.Number("state_bytes_per_parameter", 16, 1, 64),
+		Sequence:    m.Whole("sequence", 0, 1, 1<<20),
+		Layers:      m.Whole("layers", 0, 1, 1024),
+		Hidden:      m.Whole("hidden", 0, 1, 1<<15),
+		Heads:       m.Whole("heads", 0, 1, 1<<10),
+		KVHeads:     m.Whole("kv_heads", 0, 1, 1<<10),
+		FeedForward: m.Whole("feed_forward", 0, 1, 1<<18),
 		Gated:       m.Truth("gated"),
-		Vocabulary:  m.Whole("vocabulary", 0, 0, 1<<24),
+		Vocabulary:  m.Whole("vocabulary", 0, 0, 1<<21),
 		Tied:        m.Truth("tied"),
-		Positions:   m.Whole("positions", 0, 0, 1<<24),
-		Patch:       m.Whole("patch", 0, 0, 1<<12),
-		Classes:     m.Whole("classes", 0, 0, 1<<24),
+		Positions:   m.Whole("positions", 0, 0, 1<<20),
+		Patch:       m.Whole("patch", 0, 0, 1<<10),
+		Classes:     m.Whole("classes", 0, 0, 1<<21),
 	}
 	if m.Has("dtype") {
 		model.DType = profiler.DType(m.Text("dtype", true))
@@ -85,6 +87,9 @@ func ParseModel(source string, data []byte) (Model, error) {
 	}
 	if model.Heads > 0 && model.KVHeads > 0 && model.Heads%model.KVHeads != 0 {
 		m.Problem("kv_heads", "is %d, which does not divide heads %d", model.KVHeads, model.Heads)
+	}
+	if model.keptBytes() > mostKept {
+		m.Problem("sequence", "is %d, and %d heads over so many tokens keep more than 256 TiB a sample", model.Sequence, model.Heads)
 	}
 	m.RefuseRest()
 	return model, problems.Err(source)
