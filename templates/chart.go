@@ -29,7 +29,7 @@ type Bar struct {
 const (
 	chartNames  = 150.0
 	chartBars   = 420.0
-	chartLabels = 190.0
+	chartLabels = 240.0
 	chartTop    = 64.0
 	chartRow    = 34.0
 	chartBar    = 20.0
