@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,41 @@ func BenchmarkSolve(b *testing.B) {
 					b.ReportMetric(float64(spent.Microseconds())/1000/float64(b.N), "cpu-ms/op")
 				})
 			}
+		}
+	}
+}
+
+// BenchmarkSolveWithin cuts the search off on the slowest fleet that we know.
+func BenchmarkSolveWithin(b *testing.B) {
+	for _, boxes := range []int{100, 1000} {
+		f := fleet{devices: 64, kinds: 64, batch: 1024, classes: 3, memory: 2, policies: []Policy{Keep, Recompute}, seed: 1}
+		p := f.problem()
+		b.Run(fmt.Sprintf("%s-boxes-%d", f, boxes), func(b *testing.B) {
+			start := cpuTime(b)
+			for b.Loop() {
+				plan, low, err := SolveWithin(p, boxes)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(plan.Predicted.IterationMs, "plan-ms")
+				b.ReportMetric(low, "bound-ms")
+			}
+			b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
+// BenchmarkExplain explains the plan of the slowest fleet that we know.
+func BenchmarkExplain(b *testing.B) {
+	f := fleet{devices: 64, kinds: 64, batch: 1024, classes: 3, memory: 2, policies: []Policy{Keep, Recompute}, seed: 1}
+	p := f.problem()
+	plan, _, err := SolveWithin(p, 400)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := Explain(p, plan); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -87,7 +87,8 @@ func (m *model) why(limit Limit, lack int64, load RankLoad) string {
 	return fmt.Sprintf("it has time and %s of memory to spare, but no sample is left for it", amount(load.HeadroomBytes()))
 }
 
-// unused says for every kind of device that got no sample what one would cost.
+// unused says for every kind of device that got no sample (eight of them at
+// most) what one would cost.
 func (m *model) unused(a Allocation, withoutMs float64) ([]string, error) {
 	var sentences []string
 	for _, k := range m.kinds {
@@ -100,6 +101,9 @@ func (m *model) unused(a Allocation, withoutMs float64) ([]string, error) {
 				return nil, err
 			}
 			sentences = append(sentences, sentence)
+			break
+		}
+		if len(sentences) == whatIfKinds {
 			break
 		}
 	}

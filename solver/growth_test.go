@@ -51,7 +51,7 @@ func TestGrowth(t *testing.T) {
 	}
 	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 340" width="900" height="340" font-family="system-ui, sans-serif" font-size="12">` +
 		"\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n" +
-		plot(55, "devices (16 samples each)", byDevices) + plot(500, "global batch (64 devices of 3 kinds)", byBatch) + "</svg>\n"
+		plot(70, "devices (16 samples each)", byDevices) + plot(530, "global batch (64 devices of 3 kinds)", byBatch) + "</svg>\n"
 	if err := os.WriteFile(*growth, []byte(svg), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func (f fleet) milliseconds(t *testing.T, repeat int) float64 {
 
 // plot draws curves on two logarithmic axes, x to the right from left.
 func plot(left float64, label string, curves []curve) string {
-	const width, height, top = 360.0, 240.0, 30.0
+	const width, height, top = 340.0, 240.0, 30.0
 	low, high := math.Inf(1), 0.0
 	for _, c := range curves {
 		for _, p := range c.points {

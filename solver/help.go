@@ -1,13 +1,19 @@
 package solver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // whatIfBoxes bounds the search for what a change would bring: plans that are
 // only spoken of need not be the best to the last digit.
-const whatIfBoxes = 2000
+const whatIfBoxes = 300
+
+// whatIfKinds bounds how many kinds of devices are asked what would be if; the
+// most idle come first.
+const whatIfKinds = 8
 
 // noticeable is the least gain that is worth a sentence.
 const noticeable = 1e-3
@@ -38,10 +44,8 @@ func (m *model) nextBest(shares Shares, nowMs float64) (string, error) {
 // bind.
 func (m *model) help(a Allocation, ranks []RankExplanation, nowMs float64) (string, error) {
 	best, who := nowMs*(1-noticeable), -1
-	for i, k := range m.kinds {
-		if ranks[k.ranks[0]].Limit != LimitMemory && ranks[k.ranks[len(k.ranks)-1]].Limit != LimitMemory {
-			continue
-		}
+	for _, i := range m.shortOfMemory(ranks) {
+		k := m.kinds[i]
 		ms, _, err := m.withMemory(k, maxBytes)
 		if err != nil {
 			return "", err
@@ -59,6 +63,21 @@ func (m *model) help(a Allocation, ranks []RankExplanation, nowMs float64) (stri
 		}
 	}
 	return "", nil
+}
+
+// shortOfMemory are the kinds of which memory limits a device, the most idle
+// first.
+func (m *model) shortOfMemory(ranks []RankExplanation) []int {
+	idle := map[int]float64{}
+	for rank, r := range ranks {
+		if r.Limit == LimitMemory {
+			k := m.kindOf[rank]
+			idle[k] = max(idle[k], r.IdleShare)
+		}
+	}
+	kinds := sortedKeys(idle)
+	slices.SortStableFunc(kinds, func(a, b int) int { return cmp.Compare(idle[b], idle[a]) })
+	return kinds[:min(len(kinds), whatIfKinds)]
 }
 
 // helpMemory finds the least memory that brings most of what any brings.

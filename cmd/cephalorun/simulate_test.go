@@ -114,14 +114,20 @@ func TestSimulateBadInput(t *testing.T) {
 		code int
 		says []string
 	}{
-		"nothing":       {func(*bench) []string { return nil }, exitUsage, []string{"needs --cluster FILE"}},
-		"no model":      {func(*bench) []string { return []string{"--cluster", paperA} }, exitUsage, []string{"either --model FILE or --profile FILE"}},
-		"both":          {func(*bench) []string { return []string{"--cluster", paperA, "--model", gpt27, "--profile", plannerCase} }, exitUsage, []string{"either --model"}},
-		"no batch":      {func(*bench) []string { return []string{"--cluster", paperA, "--model", gpt27} }, exitUsage, []string{"--global-batch N"}},
-		"batch of 0":    {func(*bench) []string { return []string{"--global-batch", "0"} }, exitUsage, []string{"at least 1, or auto"}},
-		"an argument":   {func(*bench) []string { return []string{"x"} }, exitUsage, []string{"unknown command"}},
-		"no such file":  {func(*bench) []string { return []string{"--cluster", "/none.yaml", "--model", gpt27, "--global-batch", "8"} }, exitUsage, []string{"/none.yaml"}},
-		"no such model": {func(*bench) []string { return []string{"--cluster", paperA, "--model", "/none.yaml", "--global-batch", "8"} }, exitUsage, []string{"/none.yaml"}},
+		"nothing":  {func(*bench) []string { return nil }, exitUsage, []string{"needs --cluster FILE"}},
+		"no model": {func(*bench) []string { return []string{"--cluster", paperA} }, exitUsage, []string{"either --model FILE or --profile FILE"}},
+		"both": {func(*bench) []string {
+			return []string{"--cluster", paperA, "--model", gpt27, "--profile", plannerCase}
+		}, exitUsage, []string{"either --model"}},
+		"no batch":    {func(*bench) []string { return []string{"--cluster", paperA, "--model", gpt27} }, exitUsage, []string{"--global-batch N"}},
+		"batch of 0":  {func(*bench) []string { return []string{"--global-batch", "0"} }, exitUsage, []string{"at least 1, or auto"}},
+		"an argument": {func(*bench) []string { return []string{"x"} }, exitUsage, []string{"unknown command"}},
+		"no such file": {func(*bench) []string {
+			return []string{"--cluster", "/none.yaml", "--model", gpt27, "--global-batch", "8"}
+		}, exitUsage, []string{"/none.yaml"}},
+		"no such model": {func(*bench) []string {
+			return []string{"--cluster", paperA, "--model", "/none.yaml", "--global-batch", "8"}
+		}, exitUsage, []string{"/none.yaml"}},
 		"a bad cluster": {func(b *bench) []string {
 			return []string{"--cluster", b.file("c.yaml", "nodes:\n  - { gpus: [ { gpu: Abacus, count: -1 } ], speed: 1 }\n"), "--model", gpt27, "--global-batch", "8"}
 		}, exitUsage, []string{"c.yaml", "nodes[0].gpus[0].gpu", "nodes[0].gpus[0].count", "nodes[0].speed"}},
