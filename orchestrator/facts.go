@@ -16,6 +16,8 @@ type Planned struct {
 	Profile     profiler.Profile
 	ProfilePath string
 	Names       []string
+	// Curve is what the global batch was chosen from; nil if it was not.
+	Curve []solver.BatchPoint
 }
 
 // facts is the summary of the report's page.

@@ -10,26 +10,28 @@ import (
 // PlanFile plans from a profile file alone. The problem is returned too, for those who
 // want to know why.
 func PlanFile(spec Spec) (Planned, solver.Problem, error) {
-	p, err := readProfileFile(spec.ProfileFile)
+	p, err := ReadProfileFile(spec.ProfileFile)
 	if err != nil {
 		return Planned{}, solver.Problem{}, err
 	}
-	batch := spec.GlobalBatch
+	batch, _, err := spec.batchByHand()
+	if err != nil {
+		return Planned{}, solver.Problem{}, err
+	}
+	if spec.Wishes.Auto {
+		batch = len(p.Devices)
+	}
 	if batch == 0 && p.Script != nil {
 		batch = p.Script.BatchPerRank * len(p.Devices)
 	}
 	if batch == 0 {
 		return Planned{}, solver.Problem{}, usage("%s does not say the script's own batch size: give --global-batch", spec.ProfileFile)
 	}
-	problem, err := ProblemOf(p, batch)
+	plan, problem, curve, err := spec.solve(p, batch)
 	if err != nil {
 		return Planned{}, solver.Problem{}, err
 	}
-	plan, err := Solve(problem, spec.Strategy)
-	if err != nil {
-		return Planned{}, solver.Problem{}, err
-	}
-	planned := Planned{Plan: plan, Profile: p, ProfilePath: spec.ProfileFile}
+	planned := Planned{Plan: plan, Profile: p, Curve: curve, ProfilePath: spec.ProfileFile}
 	for _, d := range p.Devices {
 		planned.Names = append(planned.Names, d.Name)
 	}

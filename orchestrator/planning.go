@@ -20,14 +20,12 @@ func (s *session) makePlan() error {
 	if err != nil {
 		return err
 	}
-	problem, err := ProblemOf(s.profile, batch)
-	if err != nil {
+	var problem solver.Problem
+	if s.plan, problem, s.curve, err = s.spec.solve(s.profile, batch); err != nil {
 		return err
 	}
-	if s.plan, err = solveForScript(problem, s.spec.Strategy); err != nil {
-		return err
-	}
-	s.screen.say("global batch %d: %s", batch, why)
+	s.plan = busyUnlessIdlePays(s.plan, problem, s.spec.Strategy)
+	s.screen.say("global batch %d: %s", s.plan.GlobalBatch, why)
 	return s.writePlan()
 }
 
@@ -37,8 +35,11 @@ func (s *session) globalBatch() (batch int, why string, err error) {
 	if ownBatches(s.profile) {
 		return s.ownGlobalBatch()
 	}
-	if s.spec.GlobalBatch > 0 {
-		return s.spec.GlobalBatch, "--global-batch", nil
+	if s.spec.Wishes.Auto {
+		return len(s.devices.Chosen), "the most samples per second", nil
+	}
+	if batch, why, err = s.spec.batchByHand(); err != nil || batch > 0 {
+		return batch, why, err
 	}
 	if s.profile.Script == nil || s.profile.Script.BatchPerRank < 1 {
 		return 0, "", usage("the script's own batch size is not known: give --global-batch")
@@ -50,9 +51,9 @@ func (s *session) globalBatch() (batch int, why string, err error) {
 // ownGlobalBatch is that of a script whose batches cannot be dealt.
 func (s *session) ownGlobalBatch() (batch int, why string, err error) {
 	per, ranks := s.profile.Script.BatchPerRank, len(s.devices.Chosen)
-	if s.spec.GlobalBatch > 0 && s.spec.GlobalBatch != per*ranks {
-		return 0, "", usage("--global-batch is %d, and the script makes its own batches, %d samples on each of %d ranks: only a DataLoader over a DistributedSampler can be dealt other ones",
-			s.spec.GlobalBatch, per, ranks)
+	if s.spec.Wishes.Auto || s.spec.Wishes.Batches != nil || (s.spec.GlobalBatch > 0 && s.spec.GlobalBatch != per*ranks) {
+		return 0, "", usage("--global-batch and --batches ask for other batches, and the script makes its own, %d samples on each of %d ranks: only a DataLoader over a DistributedSampler can be dealt other ones",
+			per, ranks)
 	}
 	return per * ranks, fmt.Sprintf("the script makes its own batches, %d samples on each of %d ranks; only a DataLoader over a DistributedSampler can be dealt unequal ones", per, ranks), nil
 }

@@ -38,15 +38,7 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 		if d.Rank != i {
 			return solver.Problem{}, usage("profile: devices[%d] has rank %d: devices must stand in the order of their ranks", i, d.Rank)
 		}
-		device := solver.Device{
-			Rank: d.Rank, Name: d.Name, UUID: d.UUID,
-			UsableMemoryBytes: d.UsableMemoryBytes, ReservedBytes: d.ReservedBytes,
-			Costs: map[string]solver.ClassCost{},
-		}
-		for class, c := range d.Costs {
-			device.Costs[class] = classCost(c)
-		}
-		problem.Devices = append(problem.Devices, device)
+		problem.Devices = append(problem.Devices, DeviceOf(d))
 	}
 	if err := problem.Validate(); err != nil {
 		return solver.Problem{}, fmt.Errorf("%w: %w", ErrUsage, err)
@@ -57,6 +49,19 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 // ownBatches says that the script does not draw its batches from a DataLoader over a
 // DistributedSampler, so that nobody can deal them.
 func ownBatches(p profiler.Profile) bool { return p.Script != nil && p.Script.Data == "fixed" }
+
+// DeviceOf is a device of a profile as the planner sees it.
+func DeviceOf(d profiler.ProfileDevice) solver.Device {
+	device := solver.Device{
+		Rank: d.Rank, Name: d.Name, UUID: d.UUID,
+		UsableMemoryBytes: d.UsableMemoryBytes, ReservedBytes: d.ReservedBytes,
+		Costs: map[string]solver.ClassCost{},
+	}
+	for class, c := range d.Costs {
+		device.Costs[class] = classCost(c)
+	}
+	return device
+}
 
 func classCost(c profiler.UnitCosts) solver.ClassCost {
 	out := solver.ClassCost{
@@ -111,20 +116,19 @@ const (
 // idleGain is by how much a plan must be faster for some rank to have no samples.
 const idleGain = 0.05
 
-// solveForScript makes the plan that a script is trained by. A rank without samples still
-// shows its script one that weighs nothing, which numbers that the script adds up by
-// itself then contain: a plan with such ranks must be worth it.
-func solveForScript(p solver.Problem, s Strategy) (solver.Plan, error) {
-	plan, err := Solve(p, s)
-	if err != nil || s == Even || !hasIdle(plan) {
-		return plan, err
+// busyUnlessIdlePays replaces a plan in which some rank has no samples by the best one
+// without, if that is about as fast. A rank without samples still shows its script one
+// that weighs nothing, which numbers that the script adds up by itself then contain.
+func busyUnlessIdlePays(plan solver.Plan, p solver.Problem, s Strategy) solver.Plan {
+	if s == Even || p.FixedBatches != nil || !hasIdle(plan) {
+		return plan
 	}
 	p.UseAll = true
-	all, err := Solve(p, s)
-	if err != nil || all.Predicted.IterationMs > plan.Predicted.IterationMs*(1+idleGain) {
-		return plan, nil
+	busy, err := Solve(p, s)
+	if err != nil || busy.Predicted.IterationMs > plan.Predicted.IterationMs*(1+idleGain) {
+		return plan
 	}
-	return all, nil
+	return busy
 }
 
 func hasIdle(plan solver.Plan) bool {

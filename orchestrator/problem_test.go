@@ -32,10 +32,11 @@ func TestBatchesThatCannotBeDealtStayAsTheyAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := solveForScript(problem, Best)
+		plan, err := Solve(problem, Best)
 		if err != nil {
 			t.Fatal(err)
 		}
+		plan = busyUnlessIdlePays(plan, problem, Best)
 		if got := batchesOf(plan); !slices.Equal(got, want) {
 			t.Errorf("%s: batches %v, want %v", data, got, want)
 		}
@@ -54,10 +55,11 @@ func TestADeviceIsIdleOnlyWhereThatPays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := solveForScript(problem, Best)
+		plan, err := Solve(problem, Best)
 		if err != nil {
 			t.Fatal(err)
 		}
+		plan = busyUnlessIdlePays(plan, problem, Best)
 		if got := batchesOf(plan); !slices.Equal(got, c.want) {
 			t.Errorf("%s: batches %v, want %v", name, got, c.want)
 		}

@@ -65,7 +65,7 @@ func (s *session) fingerprint() (string, error) {
 
 // readProfile takes a profile that the user names; it must belong to what is run.
 func (s *session) readProfile(fingerprint string) error {
-	p, err := readProfileFile(s.spec.ProfileFile)
+	p, err := ReadProfileFile(s.spec.ProfileFile)
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (s *session) readProfile(fingerprint string) error {
 	return nil
 }
 
-// readProfileFile reads a profile; whatever is wrong with it is the user's to mend.
-func readProfileFile(path string) (profiler.Profile, error) {
+// ReadProfileFile reads a profile; whatever is wrong with it is the user's to mend.
+func ReadProfileFile(path string) (profiler.Profile, error) {
 	p, err := profiler.ReadProfile(path)
 	if err != nil {
 		return profiler.Profile{}, fmt.Errorf("%w: %w", ErrUsage, err)

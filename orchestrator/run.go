@@ -40,7 +40,7 @@ func Plan(ctx context.Context, spec Spec, deps Deps) (Planned, error) {
 	if err := s.enter(Done, "planned", nil); err != nil {
 		return Planned{}, err
 	}
-	return Planned{Plan: s.plan, Profile: s.profile, ProfilePath: s.run.Path(rundir.ProfileFile), Names: s.names()}, nil
+	return Planned{Plan: s.plan, Profile: s.profile, ProfilePath: s.run.Path(rundir.ProfileFile), Names: s.names(), Curve: s.curve}, nil
 }
 
 // plannedRun is the way of a run that ends well.

@@ -33,6 +33,7 @@ type session struct {
 	entry   pyshim.Entry
 	profile profiler.Profile
 	plan    solver.Plan
+	curve   []solver.BatchPoint // what the global batch was chosen from
 	tracker *tracker
 	even    *show.EvenSplit // nil unless compared
 	began   time.Time

@@ -22,6 +22,7 @@ type Spec struct {
 	ProfileFile string // --profile: use this profile
 	PlanFile    string // --plan: use this plan
 	Strategy    Strategy
+	Wishes      Wishes // what else a plan must keep to
 	// CompareEven is how many steps to run under the even split first; 0 for none.
 	CompareEven int
 	Weighting   string // samples | tokens | mean

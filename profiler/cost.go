@@ -38,3 +38,12 @@ func (c Cost) At(m float64) float64 {
 	}
 	return c.Points[n-1][1]
 }
+
+// Times is the cost multiplied by a factor.
+func (c Cost) Times(factor float64) Cost {
+	out := Cost{Points: make([][2]float64, len(c.Points)), Tail: Tail{Slope: c.Tail.Slope * factor, Intercept: c.Tail.Intercept * factor}}
+	for i, p := range c.Points {
+		out.Points[i] = [2]float64{p[0], p[1] * factor}
+	}
+	return out
+}

@@ -9,6 +9,8 @@
 //	profiler/rpc      the plugin seam between the supervisor and cephalorun-nvml
 //	profiler/cpu      the host's processor and memory as one device
 //	profiler/virtual  devices described by a YAML file
+//	profiler/yamlmap   YAML files read field by field
+//	profiler/estimate  GPUs, clusters and models from files: profiles without measuring
 //	profiler/fleet    devices described by a JSON file: made-up fleets
 //	profiler/visible  CUDA_VISIBLE_DEVICES in all its forms
 //	profiler/measure  measurement files of a profiling run, merged into a profile

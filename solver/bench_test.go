@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -37,9 +38,44 @@ func BenchmarkSolve(b *testing.B) {
 	}
 }
 
+// BenchmarkSolveWithin cuts the search off on the slowest fleet that we know.
+func BenchmarkSolveWithin(b *testing.B) {
+	for _, boxes := range []int{100, 1000} {
+		f := fleet{devices: 64, kinds: 64, batch: 1024, classes: 3, memory: 2, policies: []Policy{Keep, Recompute}, seed: 1}
+		p := f.problem()
+		b.Run(fmt.Sprintf("%s-boxes-%d", f, boxes), func(b *testing.B) {
+			start := cpuTime(b)
+			for b.Loop() {
+				plan, low, err := SolveWithin(p, boxes)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(plan.Predicted.IterationMs, "plan-ms")
+				b.ReportMetric(low, "bound-ms")
+			}
+			b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
+// BenchmarkExplain explains the plan of the slowest fleet that we know.
+func BenchmarkExplain(b *testing.B) {
+	f := fleet{devices: 64, kinds: 64, batch: 1024, classes: 3, memory: 2, policies: []Policy{Keep, Recompute}, seed: 1}
+	p := f.problem()
+	plan, _, err := SolveWithin(p, 400)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := Explain(p, plan); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // cpuTime is what the process has computed; on a busy machine it says more
 // than the clock.
-func cpuTime(b *testing.B) time.Duration {
+func cpuTime(b testing.TB) time.Duration {
 	b.Helper()
 	var use syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {

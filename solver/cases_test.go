@@ -119,6 +119,27 @@ func TestPlannerCases(t *testing.T) {
 	}
 }
 
+// Where memory is tight the plan is at least 10 % faster than the prototype's.
+func TestTightCasesAreATenthFaster(t *testing.T) {
+	tight := map[string]bool{"aws-16gpu-llama_7b-float32.profile.json": true, "aws-16gpu-gpt_6.7b-float32.profile.json": true}
+	for _, c := range loadCases(t) {
+		if !tight[c.Profile] {
+			continue
+		}
+		delete(tight, c.Profile)
+		plan, err := Solve(loadProblem(t, c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ms := plan.Predicted.IterationMs; ms > 0.9*c.ReferenceMs {
+			t.Errorf("%s: %.3f ms is %.1f %% less than the prototype's %.3f, want 10", c.Profile, ms, 100*(1-ms/c.ReferenceMs), c.ReferenceMs)
+		}
+	}
+	if len(tight) > 0 {
+		t.Errorf("no case of %v", tight)
+	}
+}
+
 func solveWithin(t *testing.T, p Problem, want float64) {
 	t.Helper()
 	plan, err := Solve(p)

@@ -18,8 +18,10 @@ type Explanation struct {
 	Ranks     []RankExplanation
 	// Unused has a sentence for every kind of device that got no sample.
 	Unused []string
-	// Help has the change that would shorten the iteration most, if memory
-	// limits a device.
+	// NextBest is what the plan with the other shares costs.
+	NextBest string
+	// Help has the change that would shorten the iteration most, if memory or
+	// the link limits a device.
 	Help         string
 	Alternatives []Alternative
 }
@@ -63,7 +65,13 @@ func Explain(p Problem, plan Plan) (Explanation, error) {
 	if out.Unused, err = m.unused(a, cost.IterationMs); err != nil {
 		return Explanation{}, err
 	}
-	out.Help, err = m.help(out.Ranks, cost.IterationMs)
+	if plan.Strategy != StrategyCephalo {
+		return out, nil // a plan to compare with: what would improve ours is not asked
+	}
+	if out.NextBest, err = m.nextBest(a.Shares, cost.IterationMs); err != nil {
+		return Explanation{}, err
+	}
+	out.Help, err = m.help(a, out.Ranks, cost.IterationMs)
 	return out, err
 }
 
@@ -79,7 +87,8 @@ func (m *model) why(limit Limit, lack int64, load RankLoad) string {
 	return fmt.Sprintf("it has time and %s of memory to spare, but no sample is left for it", amount(load.HeadroomBytes()))
 }
 
-// unused says for every kind of device that got no sample what one would cost.
+// unused says for every kind of device that got no sample (eight of them at
+// most) what one would cost.
 func (m *model) unused(a Allocation, withoutMs float64) ([]string, error) {
 	var sentences []string
 	for _, k := range m.kinds {
@@ -92,6 +101,9 @@ func (m *model) unused(a Allocation, withoutMs float64) ([]string, error) {
 				return nil, err
 			}
 			sentences = append(sentences, sentence)
+			break
+		}
+		if len(sentences) == whatIfKinds {
 			break
 		}
 	}
@@ -113,47 +125,31 @@ func (m *model) sayUnused(rank int, withoutMs float64) (string, error) {
 	case err != nil:
 		return "", err
 	}
-	return fmt.Sprintf("%s: with it %s, without it %s", who, seconds(ms), seconds(withoutMs)), nil
+	alone, err := m.leftOut(rank)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s: with it %s, without it %s%s", who, seconds(ms), seconds(withoutMs), alone), nil
 }
 
-// help asks of every kind of device that memory limits what the plan would be
-// if it had no limit, and names the best.
-func (m *model) help(ranks []RankExplanation, nowMs float64) (string, error) {
-	best, sentence := nowMs*(1-1e-3), ""
-	for _, k := range m.kinds {
-		if ranks[k.ranks[0]].Limit != LimitMemory {
-			continue
-		}
-		p := m.problem
-		p.Devices = append([]Device(nil), p.Devices...)
-		for _, rank := range k.ranks {
-			p.Devices[rank].UsableMemoryBytes = maxBytes
-		}
-		ms, err := solveMs(p)
-		if err != nil {
-			return "", err
-		}
-		if ms < best {
-			best = ms
-			sentence = fmt.Sprintf("without its memory limit device %d (%s) would make the iteration %.1f %% shorter",
-				k.ranks[0], label(k.device), 100*(1-ms/nowMs))
-		}
+// leftOut says what the plan costs if the device does not even store state.
+func (m *model) leftOut(rank int) (string, error) {
+	if len(m.kindOf) == 1 {
+		return "", nil
 	}
-	return sentence, nil
-}
-
-// solveMs is the least iteration time of a problem.
-func solveMs(p Problem) (float64, error) {
-	m, err := newModel(p)
+	p, err := m.problem.Without(rank)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
-	a, err := m.solve()
-	if err != nil {
-		return 0, err
+	ms, err := solveMs(p)
+	var none *InfeasibleError
+	switch {
+	case errors.As(err, &none):
+		return "; its memory is needed", nil
+	case err != nil:
+		return "", err
 	}
-	cost, err := m.evaluate(a)
-	return cost.IterationMs, err
+	return fmt.Sprintf("; left out altogether %s", seconds(ms)), nil
 }
 
 // seconds is a time in words.

@@ -62,7 +62,9 @@ func TestExplainMemory(t *testing.T) {
 	if want := "memory: device 0 (fast) has time for one sample more and lacks 80 bytes for it; compute: "; !strings.HasPrefix(e.Bottleneck, want) {
 		t.Errorf("got %q, want %q", e.Bottleneck, want)
 	}
-	if want := "without its memory limit device 0 (fast) would make the iteration 55.8 % shorter"; e.Help != want {
+	// four samples need 480 of state, 2*4*100 kept and 100 computing: 480 more than
+	// the 900, and take 38 of 86 ms
+	if want := "what would help most: 480 bytes more on device 0 (fast) would allow 4 samples in place of 1: +126.3 % samples/s"; e.Help != want {
 		t.Errorf("got %q, want %q", e.Help, want)
 	}
 }
@@ -73,7 +75,7 @@ func TestExplainUnused(t *testing.T) {
 	slow.ForwardMs, slow.BackwardMs = Cost{Tail: Line{100, 0}}, Cost{Tail: Line{500, 0}}
 	p.Devices[1].Costs["block"] = slow
 	_, e := explain(t, p)
-	want := "device 1 (slow) not used, it only stores state: with it 1.41 s, without it 54.0 ms"
+	want := "device 1 (slow) not used, it only stores state: with it 1.41 s, without it 54.0 ms; its memory is needed"
 	if len(e.Unused) != 1 || e.Unused[0] != want {
 		t.Errorf("got %q, want %q", e.Unused, want)
 	}

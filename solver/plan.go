@@ -11,6 +11,11 @@ const (
 	StrategyCephalo      = "cephalo"       // uneven batches and state, layered accumulation
 	StrategyEven         = "even"          // equal batches and state, layered accumulation
 	StrategyEvenOrdinary = "even-ordinary" // equal batches and state, every microbatch through the whole model
+
+	StrategyComputeBalance = "compute-balance" // batches by speed, equal state
+	StrategyMemoryBalance  = "memory-balance"  // equal batches, state by memory
+	StrategyMegatronHet    = "megatron-het"    // uneven pipeline, tensor parallelism inside a node
+	StrategyFlashFlex      = "flashflex"       // unequal pipelines beside each other
 )
 
 // Plan is the document that the launcher, the workers and the reports read.

@@ -57,6 +57,9 @@ type Problem struct {
 	Shares Shares
 	// UseAll gives every rank at least one sample.
 	UseAll bool
+	// Links say where the devices are; only pipelines and tensor parallelism ask.
+	// Nil where it is not known: the speed is then read off the collectives.
+	Links *Links
 
 	used map[int]bool // ranks that must have a sample, to say what that costs
 }
@@ -112,6 +115,17 @@ type ClassCost struct {
 type Collective struct {
 	AllGatherMs     float64
 	ReduceScatterMs float64
+}
+
+// Links are the speeds between devices, in bytes per millisecond; 0 costs no
+// time at all.
+type Links struct {
+	// NodeOf is the node of every rank, counted from 0.
+	NodeOf []int
+	// Inside is the speed of one device to another, by node.
+	Inside []float64
+	// Between is the speed of one node to another.
+	Between float64
 }
 
 // Overhead is paid per unit for every microbatch after the first.

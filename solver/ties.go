@@ -18,6 +18,9 @@ const settleNodes = 4000
 // of it.
 func (s *search) settle() {
 	s.last = s.nodes + settleNodes
+	if s.m.boxes > 0 {
+		s.last = s.nodes + min(settleNodes, s.m.boxes)
+	}
 	best := s.best
 	s.limit = s.bestMs * (1 + tolerance)
 	s.headroom = 0

@@ -42,6 +42,7 @@ func (p Problem) Validate() error {
 	p.validateUnits(&f)
 	p.validateDevices(&f)
 	p.validateFixedBatches(&f)
+	p.validateLinks(&f)
 	return f.join("problem")
 }
 
@@ -135,6 +136,24 @@ func (p Problem) validateFixedBatches(f *faults) {
 	if p.UseAll && slices.Contains(p.FixedBatches, 0) {
 		f.add("fixed_batches: a rank has 0 samples, and every device is to be used")
 	}
+}
+
+func (p Problem) validateLinks(f *faults) {
+	if p.Links == nil {
+		return
+	}
+	if len(p.Links.NodeOf) != len(p.Devices) {
+		f.add("links.node_of: want one for each of the %d devices, got %d", len(p.Devices), len(p.Links.NodeOf))
+	}
+	for i, n := range p.Links.NodeOf {
+		if n < 0 || n >= len(p.Links.Inside) {
+			f.add("links.node_of[%d]: want one of the %d nodes, got %d", i, len(p.Links.Inside), n)
+		}
+	}
+	for i, v := range p.Links.Inside {
+		f.number(fmt.Sprintf("links.inside[%d]", i), v, maxBytes)
+	}
+	f.number("links.between", p.Links.Between, maxBytes)
 }
 
 // faults collects what is wrong.

@@ -12,7 +12,7 @@ import (
 //go:embed *.py.tmpl
 var pythonFiles embed.FS
 
-//go:embed *.html.tmpl
+//go:embed *.html.tmpl *.svg.tmpl
 var pageFiles embed.FS
 
 // Entry is what the Python entries need.
@@ -74,7 +74,7 @@ func commentText(text string) string {
 	}, text)
 }
 
-// page renders an HTML file.
+// page renders an HTML or SVG file.
 func page(w io.Writer, name string, data any) error {
 	t, err := htmltemplate.New(name).Option("missingkey=error").ParseFS(pageFiles, name)
 	if err != nil {

@@ -149,3 +149,12 @@ func (b *bench) mustRun(want int, texts []string, args ...string) {
 		}
 	}
 }
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type options struct {
 	profile     string
 	plan        string
 	even        bool
+	batches     batchList
+	useAll      bool
 	remeasure   bool
 	// For those that train.
 	compareEven  int
@@ -55,7 +58,9 @@ func (o *options) addPython(f *pflag.FlagSet) {
 func (o *options) addPlanning(f *pflag.FlagSet) {
 	o.addDevices(f)
 	o.addPython(f)
-	f.Var(&o.globalBatch, "global-batch", "samples of one step on all devices together (default: what the script has)")
+	f.Var(&o.globalBatch, "global-batch", "samples of one step on all devices together, or auto (default: what the script has)")
+	f.Var(&o.batches, "batches", "every rank's batch by hand, such as 15,2,2,2")
+	f.BoolVar(&o.useAll, "use-all", false, "give every device at least one sample, also where that is slower")
 	f.StringVar(&o.profile, "profile", "", "use this profile and do not measure")
 	f.BoolVar(&o.even, "even", false, "split evenly, for comparison")
 	f.BoolVar(&o.remeasure, "remeasure", false, "measure again, also when there is a profile")
@@ -87,13 +92,14 @@ func (o *options) spec(script string, args []string) orchestrator.Spec {
 		weight = "samples"
 	}
 	return orchestrator.Spec{
-		Script: script, Args: args, GlobalBatch: int(o.globalBatch), Python: o.python, StateDir: o.stateDir,
+		Wishes: orchestrator.Wishes{Auto: o.globalBatch.auto(), Batches: o.batches, UseAll: o.useAll},
+		Script: script, Args: args, GlobalBatch: max(0, int(o.globalBatch)), Python: o.python, StateDir: o.stateDir,
 		Devices: o.devices, ProfileFile: o.profile, PlanFile: o.plan, Strategy: strategy, CompareEven: o.compareEven, Weighting: weight,
 		StopGrace: o.stopGrace, KeepSlurm: o.keepSlurm, AllowEmulatedBF16: o.emulatedBF16, Remeasure: o.remeasure,
 	}
 }
 
-// batchSize is a number of samples; 0 is not given.
+// batchSize is a number of samples; 0 is not given, below it is auto.
 type batchSize int
 
 var _ pflag.Value = (*batchSize)(nil)
@@ -103,21 +109,68 @@ func (b *batchSize) String() string {
 	if *b == 0 {
 		return ""
 	}
+	if b.auto() {
+		return "auto"
+	}
 	return strconv.Itoa(int(*b))
 }
 
 // Set implements pflag.Value.
 func (b *batchSize) Set(text string) error {
+	if text == "auto" {
+		*b = -1
+		return nil
+	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return errors.New("it must be a whole number of at least 1")
+		return errors.New("it must be a whole number of at least 1, or auto")
 	}
 	*b = batchSize(n)
 	return nil
 }
 
+func (b batchSize) auto() bool { return b < 0 }
+
 // Type implements pflag.Value.
 func (b *batchSize) Type() string { return "samples" }
+
+// batchList is the ranks' batches; nil is not given.
+type batchList []int
+
+var _ pflag.Value = (*batchList)(nil)
+
+// String implements pflag.Value.
+func (b *batchList) String() string {
+	words := make([]string, len(*b))
+	for i, n := range *b {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, ",")
+}
+
+// Set implements pflag.Value.
+func (b *batchList) Set(text string) error {
+	var list batchList
+	sum := 0
+	for i, word := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 0 || n > mostSamples {
+			return fmt.Errorf("batch %d of it is %q, and must be a whole number from 0 to %d", i, word, mostSamples)
+		}
+		list, sum = append(list, n), sum+n
+	}
+	if sum == 0 {
+		return errors.New("all batches are 0")
+	}
+	*b = list
+	return nil
+}
+
+// mostSamples is more than any rank takes.
+const mostSamples = 1 << 17
+
+// Type implements pflag.Value.
+func (b *batchList) Type() string { return "samples,..." }
 
 // weighting is how the ranks' gradients are weighted.
 type weighting string

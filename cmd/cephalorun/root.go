@@ -55,7 +55,7 @@ Flags before SCRIPT are cephalorun's; everything after it is the script's.
 	o.addRun(root.Flags())
 	root.Flags().SetInterspersed(false)
 	root.AddCommand(
-		newRunCommand(a, o), newProfileCommand(a, o), newPlanCommand(a, o), newDevicesCommand(a, o),
+		newRunCommand(a, o), newProfileCommand(a, o), newPlanCommand(a, o), newSimulateCommand(a, o), newDevicesCommand(a, o),
 		newDoctorCommand(a, o), newRunsCommand(a, o), newStatusCommand(a, o), newLogsCommand(a, o),
 		newStopCommand(a, o), newVersionCommand(a, o),
 	)

@@ -41,15 +41,29 @@ func Explanation(p solver.Problem, plan solver.Plan) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	for _, r := range e.Ranks {
-		fmt.Fprintf(&b, "rank %d (%s): limited by %s: %s\n", r.Rank, r.Device, r.Limit, r.Why)
+	for i := 0; i < len(e.Ranks); {
+		n := i + 1
+		for n < len(e.Ranks) && because(e.Ranks[n]) == because(e.Ranks[i]) {
+			n++
+		}
+		who := fmt.Sprintf("rank %d", i)
+		if n > i+1 {
+			who = fmt.Sprintf("ranks %d to %d", i, n-1)
+		}
+		b.WriteString(who + because(e.Ranks[i]) + "\n")
+		i = n
 	}
-	for _, sentence := range append(e.Unused, e.Help) {
+	for _, sentence := range append(e.Unused, e.NextBest, e.Help) {
 		if sentence != "" {
 			b.WriteString(sentence + "\n")
 		}
 	}
 	return b.String(), nil
+}
+
+// because is what limits a rank, and how long it waits.
+func because(r solver.RankExplanation) string {
+	return fmt.Sprintf(" (%s): limited by %s, idle %.0f %% of the step: %s", r.Device, r.Limit, 100*r.IdleShare, r.Why)
 }
 
 // Table lays out columns, the first left of them to the left.

@@ -8,6 +8,15 @@ import (
 // table lays out columns: the first ones named in left to the left, the others to the
 // right.
 func table(header []string, rows [][]string, left int) string {
+	return lay(header, rows, func(i int) bool { return i < left })
+}
+
+// tableLast has the first and the last column to the left.
+func tableLast(header []string, rows [][]string) string {
+	return lay(header, rows, func(i int) bool { return i == 0 || i == len(header)-1 })
+}
+
+func lay(header []string, rows [][]string, left func(column int) bool) string {
 	widths := make([]int, len(header))
 	for _, row := range append([][]string{header}, rows...) {
 		for i, cell := range row {
@@ -22,7 +31,7 @@ func table(header []string, rows [][]string, left int) string {
 			if i > 0 {
 				line.WriteString("  ")
 			}
-			if i < left {
+			if left(i) {
 				line.WriteString(cell + pad)
 			} else {
 				line.WriteString(pad + cell)

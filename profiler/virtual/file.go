@@ -1,16 +1,14 @@
 package virtual
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cephalorun/cephalorun/profiler"
+	"github.com/cephalorun/cephalorun/profiler/yamlmap"
 )
 
 // File is a devices file that was read without problems.
@@ -56,26 +54,15 @@ func Read(path string) (File, error) {
 // Parse is Read for the content of a file.
 func Parse(source string, data []byte) (File, error) {
 	var problems profiler.ProblemList
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var document, more yaml.Node
-	err := decoder.Decode(&document)
-	switch {
-	case errors.Is(err, io.EOF):
-		problems.Add("", "the file is empty: it needs a list called devices")
-	case err != nil:
-		problems.Add("", "is not YAML: %v", err)
-	case !errors.Is(decoder.Decode(&more), io.EOF):
-		problems.Add("", "holds more than one YAML document")
-	}
+	root := yamlmap.Open(data, "a list called devices", &problems)
 	if !problems.Empty() {
 		return File{}, problems.Err(source)
 	}
 	f := File{Source: source}
-	root := newMapping("", document.Content[0], &problems)
-	if list, ok := root.take("devices", true); ok {
+	if list, ok := root.Take("devices", true); ok {
 		f.Devices = readSpecs(list, &problems)
 	}
-	root.refuseRest()
+	root.RefuseRest()
 	f.check(&problems)
 	return f, problems.Err(source)
 }
@@ -93,37 +80,37 @@ func readSpecs(list *yaml.Node, problems *profiler.ProblemList) []Spec {
 	}
 	var specs []Spec
 	for i, node := range list.Content {
-		specs = append(specs, readSpec(newMapping(fmt.Sprintf("devices[%d]", i), node, problems)))
+		specs = append(specs, readSpec(yamlmap.New(fmt.Sprintf("devices[%d]", i), node, problems)))
 	}
 	return specs
 }
 
-func readSpec(m *mapping) Spec {
+func readSpec(m *yamlmap.Mapping) Spec {
 	s := Spec{
-		Name:        m.text("name", true),
-		Kind:        profiler.Kind(m.text("kind", true)),
-		MemoryBytes: m.size("memory"),
+		Name:        m.Text("name", true),
+		Kind:        profiler.Kind(m.Text("kind", true)),
+		MemoryBytes: m.Size("memory"),
 		Index:       -1,
-		Slowdown:    m.number("slowdown", 1, 1, maxSlowdown),
-		Threads:     m.whole("threads", 0, 1, maxThreads),
+		Slowdown:    m.Number("slowdown", 1, 1, maxSlowdown),
+		Threads:     m.Whole("threads", 0, 1, maxThreads),
 	}
 	if s.Kind == profiler.KindCPU {
 		for _, name := range []string{"index", "uuid", "sm_percent"} {
-			if _, ok := m.take(name, false); ok {
-				m.problem(name, "is for cuda devices only")
+			if _, ok := m.Take(name, false); ok {
+				m.Problem(name, "is for cuda devices only")
 			}
 		}
 	} else {
-		s.Index = m.whole("index", -1, 0, maxIndex)
-		s.UUID = m.text("uuid", false)
-		s.SMPercent = m.whole("sm_percent", 0, 1, 100)
-		if m.given["index"] && m.given["uuid"] {
-			m.problem("uuid", "is given beside index: name the GPU one way")
-		} else if s.Kind == profiler.KindCUDA && !m.given["index"] && !m.given["uuid"] {
-			m.problem("index", "is missing: say which GPU, by index or by uuid")
+		s.Index = m.Whole("index", -1, 0, maxIndex)
+		s.UUID = m.Text("uuid", false)
+		s.SMPercent = m.Whole("sm_percent", 0, 1, 100)
+		if m.Given("index") && m.Given("uuid") {
+			m.Problem("uuid", "is given beside index: name the GPU one way")
+		} else if s.Kind == profiler.KindCUDA && !m.Given("index") && !m.Given("uuid") {
+			m.Problem("index", "is missing: say which GPU, by index or by uuid")
 		}
 	}
-	m.refuseRest()
+	m.RefuseRest()
 	return s
 }
 

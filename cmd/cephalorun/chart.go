@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cephalorun/cephalorun/orchestrator"
+	"github.com/cephalorun/cephalorun/orchestrator/show"
+	"github.com/cephalorun/cephalorun/solver"
+	"github.com/cephalorun/cephalorun/templates"
+)
+
+// chartFormat is how a chart is written, by the end of the file's name.
+func chartFormat(path string) (func(templates.Chart, io.Writer) error, error) {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".svg":
+		return templates.Chart.SVG, nil
+	case ".html", ".htm":
+		return templates.Chart.HTML, nil
+	}
+	return nil, fmt.Errorf("%w: --chart: %s must end in .svg or .html", orchestrator.ErrUsage, path)
+}
+
+// writeChart writes the strategies as bars.
+func writeChart(path string, s simulation, list []solver.Outcome) error {
+	format, err := chartFormat(path)
+	if err != nil {
+		return err
+	}
+	c := templates.Chart{
+		Title:    fmt.Sprintf("%s on %s", s.Model, s.Cluster),
+		Subtitle: fmt.Sprintf("predicted samples per second, %d devices, global batch %d", s.Devices, s.GlobalBatch),
+		Unit:     "samples/s",
+	}
+	for _, o := range list {
+		b := templates.Bar{Name: o.Strategy, Value: o.SamplesPerSecond, Label: "does not run", Ours: o.Strategy == solver.StrategyCephalo}
+		if o.Fits() {
+			b.Label = fmt.Sprintf("%.3g samples/s, %.0f %% computing", o.SamplesPerSecond, 100*o.Utilisation())
+		}
+		c.Bars = append(c.Bars, b)
+	}
+	c.Table.Columns, c.Table.Rows = show.StrategyRows(list, s.operations)
+	var content bytes.Buffer
+	if err := format(c, &content); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, content.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("%w: --chart: %w", orchestrator.ErrUsage, err)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cephalorun/cephalorun/solver"
+)
+
+const tightCase = "../../testdata/planner-cases/aws-16gpu-llama_7b-float32.profile.json"
+
+func TestPlanExplains(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitDone, []string{
+		"ranks 0 to 1 (l4): limited by compute, idle ", "next best: with ",
+	}, "plan", "--profile", plannerCase, "--global-batch", "64")
+	b.out.content.Reset()
+	b.mustRun(exitDone, []string{"limited by memory",
+		"what would help most: 313.71 MiB more on each of the 8 devices like 8 (t4) would allow 16 samples in place of 12 on them together: +2.9 % samples/s", "next best: with even shares 737.9 ms (+100.3 %)"},
+		"plan", "--profile", tightCase, "--global-batch", "64")
+}
+
+func TestPlanCompares(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitDone, []string{"compute-balance", "memory-balance", "flashflex", "nothing to cut into"}, "plan", "--compare", "--profile", plannerCase, "--global-batch", "64")
+	b.out.content.Reset()
+	b.mustRun(exitDone, nil, "plan", "--compare", "--without", "7", "--json", "--profile", plannerCase, "--global-batch", "64")
+	var got answer
+	if err := json.Unmarshal([]byte(b.out.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := got.Plan.Validate(); err != nil || len(got.Strategies) != len(solver.Strategies()) || got.WhatIf == nil || !got.WhatIf.Fits {
+		t.Errorf("%v %+v", err, got)
+	}
+	if got.WhatIf.IterationMs < got.Plan.Predicted.IterationMs {
+		t.Errorf("without a device %v ms, with it %v", got.WhatIf.IterationMs, got.Plan.Predicted.IterationMs)
+	}
+}
+
+func TestPlanAnswersWhatIf(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitDone, []string{"without rank 2 (a6000), without rank 3 (p40): "}, "plan", "--without", "2,3", "--profile", plannerCase, "--global-batch", "64")
+	b.out.content.Reset()
+	b.mustRun(exitDone, []string{"with one more L40S: ", "note: L40S was not measured: l4's times, multiplied by 0.33"}, "plan", "--add", "L40S", "--profile", plannerCase, "--global-batch", "64")
+	b.mustRun(exitUsage, []string{"--without: there is no device 8: the ranks are 0 to 7"}, "plan", "--without", "8", "--profile", plannerCase, "--global-batch", "64")
+	b.mustRun(exitUsage, []string{`--add: invalid input: there is no GPU "abacus"`}, "plan", "--add", "abacus", "--profile", plannerCase, "--global-batch", "64")
+	b.out.content.Reset()
+	b.mustRun(exitDone, []string{"without rank 2 (a6000), without rank 3 (p40), without rank 4 (p40), without rank 5 (p40): no plan fits: device "}, "plan", "--without", "2,3,4,5", "--profile", strings.Replace(plannerCase, "bert_large", "llama_3b", 1), "--global-batch", "64")
+}
+
+func TestPlanTakesBatchesByHand(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitDone, nil, "plan", "--json", "--batches", "15,2,2,2,2,2,2,2", "--profile", plannerCase)
+	plan, err := solver.ParsePlan([]byte(b.out.String()))
+	if err != nil || plan.GlobalBatch != 29 || plan.Ranks[0].Batch != 15 || plan.Ranks[7].Batch != 2 {
+		t.Errorf("%v %+v", err, plan)
+	}
+	bad := map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"too few":        {[]string{"--batches", "15,2"}, exitUsage, "--batches gives 2 batches, and there are 8 devices"},
+		"no number":      {[]string{"--batches", "15,x"}, exitUsage, `batch 1 of it is "x"`},
+		"below 0":        {[]string{"--batches", "15,-1"}, exitUsage, `batch 1 of it is "-1"`},
+		"absurd":         {[]string{"--batches", "1e30"}, exitUsage, `batch 0 of it is "1e30"`},
+		"nothing":        {[]string{"--batches", "0,0,0,0,0,0,0,0"}, exitUsage, "all batches are 0"},
+		"another sum":    {[]string{"--batches", "1,1,1,1,1,1,1,1", "--global-batch", "9"}, exitUsage, "--batches sum to 8, and --global-batch is 9"},
+		"and auto":       {[]string{"--batches", "1,1,1,1,1,1,1,1", "--global-batch", "auto"}, exitUsage, "nothing to choose"},
+		"and all":        {[]string{"--batches", "8,0,0,0,0,0,0,0", "--use-all"}, exitUsage, "every device is to be used"},
+		"too few to all": {[]string{"--global-batch", "4", "--use-all"}, exitUsage, "4 samples cannot give each of the 8 devices one"},
+	}
+	for name, c := range bad {
+		t.Run(name, func(t *testing.T) {
+			newBench(t).mustRun(c.code, []string{c.says}, append([]string{"plan", "--profile", plannerCase}, c.args...)...)
+		})
+	}
+}
+
+// One device has hardly any memory: whatever it is given does not fit, and it is named.
+func TestPlanRefusesBatchesThatDoNotFit(t *testing.T) {
+	b := newBench(t)
+	small := b.file("small.json", strings.Replace(readFile(t, plannerCase), `"usable_memory_bytes": 18119393280`, `"usable_memory_bytes": 2147483649`, 1))
+	b.mustRun(exitNoPlan, []string{"device 0 (l4) lacks ", "its 15 samples do not fit, however they are cut"}, "plan", "--batches", "15,2,2,2,2,2,2,2", "--profile", small)
+}
+
+func TestPlanUsesAll(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitDone, nil, "plan", "--json", "--use-all", "--global-batch", "8", "--profile", plannerCase)
+	plan, err := solver.ParsePlan([]byte(b.out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range plan.Ranks {
+		if r.Batch != 1 {
+			t.Errorf("rank %d has %d samples", r.Rank, r.Batch)
+		}
+	}
+}
+
+func TestPlanChoosesTheBatch(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitDone, []string{"global batch  samples/s", "#####"}, "plan", "--global-batch", "auto", "--profile", plannerCase)
+	b.out.content.Reset()
+	b.mustRun(exitDone, nil, "plan", "--json", "--global-batch", "auto", "--profile", plannerCase)
+	plan, err := solver.ParsePlan([]byte(b.out.String()))
+	if err != nil || plan.GlobalBatch < 64 {
+		t.Errorf("%v, global batch %d", err, plan.GlobalBatch)
+	}
+}
