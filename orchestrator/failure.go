@@ -17,8 +17,10 @@ type Failure struct {
 	Host   string `json:"host,omitempty"`
 	// Step is the last step that the rank finished.
 	Step int `json:"step"`
-	// Reason is what happened: "exception", "killed", "early-exit", "launcher".
-	Reason    string `json:"reason"`
+	// Reason is what happened: "exception", "killed", "early-exit", "stuck", "launcher".
+	Reason string `json:"reason"`
+	// Cause is the class that the reason and all else that was seen amount to.
+	Cause     Cause  `json:"cause,omitempty"`
 	Exception string `json:"exception,omitempty"`
 	Message   string `json:"message,omitempty"`
 	UserFrame string `json:"user_frame,omitempty"`
@@ -27,6 +29,14 @@ type Failure struct {
 	Lines []string `json:"lines,omitempty"`
 	// Victims are the ranks that were stopped because of it.
 	Victims []int `json:"victims,omitempty"`
+	// NeedsMemory says that the device had no memory left, and NeededBytes how much the
+	// rank would have held; 0 when that is not known.
+	NeedsMemory bool  `json:"needs_memory,omitempty"`
+	NeededBytes int64 `json:"needed_bytes,omitempty"`
+	// NotRestarted says why there was no other attempt.
+	NotRestarted string `json:"not_restarted,omitempty"`
+
+	ofPeers bool // it only speaks of the death of other ranks
 }
 
 // Reasons of a failure.
@@ -34,6 +44,7 @@ const (
 	reasonException = "exception"
 	reasonKilled    = "killed"
 	reasonEarlyExit = "early-exit"
+	reasonStuck     = "stuck"
 	reasonLauncher  = "launcher"
 )
 
@@ -159,9 +170,10 @@ func (r rankStory) suspect(rank int) (suspect, bool) {
 	case len(r.errors) > 0:
 		e := r.errors[0]
 		f.Reason, f.Exception, f.Message, f.UserFrame = reasonException, e.Exception, e.Message, e.UserFrame
+		f.NeedsMemory, f.NeededBytes = e.OutOfMemory, e.NeededBytes
 		weight := ownFault
-		if speaksOfPeers(e.Event) {
-			weight = lostPeers
+		if !f.NeedsMemory && speaksOfPeers(e.Event) {
+			weight, f.ofPeers = lostPeers, true
 		}
 		return suspect{rank, e.order, weight, f}, true
 	case r.exit != nil && r.exit.Code != nil && *r.exit.Code != 0:

@@ -34,6 +34,9 @@ func (s *session) makePlan() error {
 // globalBatch is what was asked for, or what the script would have under torchrun with
 // as many ranks.
 func (s *session) globalBatch() (batch int, why string, err error) {
+	if s.restarts.GlobalBatch > 0 {
+		return s.restarts.GlobalBatch, "as before in this run", nil
+	}
 	if s.spec.GlobalBatch > 0 {
 		return s.spec.GlobalBatch, "--global-batch", nil
 	}

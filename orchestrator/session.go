@@ -38,6 +38,13 @@ type session struct {
 	began   time.Time
 	written time.Time // of status.json
 	attempt int
+	// restarts is what the run has been through; resumedAt the step that the newest
+	// attempt began after; all the devices that the run was begun with.
+	restarts  *restarts
+	resumedAt int
+	all       []profiler.Device
+	lost      []int // ranks whose devices are gone since the last attempt
+	canSave   bool  // the script registered a function that saves
 }
 
 // Status is status.json: where a run stands.
@@ -51,7 +58,7 @@ type Status struct {
 
 // open checks what was asked for and makes the run's folder.
 func open(ctx context.Context, spec Spec, deps Deps) (*session, error) {
-	s := &session{spec: spec, deps: deps, state: Preparing, began: deps.Now(),
+	s := &session{spec: spec, deps: deps, state: Preparing, began: deps.Now(), restarts: &restarts{},
 		screen: &screen{out: deps.Stderr, width: deps.Width, now: deps.Now}}
 	if err := s.check(); err != nil {
 		return nil, err
@@ -77,6 +84,9 @@ func (s *session) check() error {
 	}
 	if s.spec.CompareEven < 0 || s.spec.CompareEven > 0 && s.spec.CompareEven <= warmUp {
 		return usage("--compare-even is %d; it must be at least %d: the first %d steps are warm-up and do not count", s.spec.CompareEven, warmUp+1, warmUp)
+	}
+	if s.spec.MaxRestarts < 0 {
+		return usage("--max-restarts is %d; it must be at least 0", s.spec.MaxRestarts)
 	}
 	if s.spec.Script == "" {
 		return nil
@@ -163,7 +173,7 @@ func (s *session) newAttempt(mode launch.Mode, prefix string) *attempt {
 		mode: mode, id: fmt.Sprintf("%s-%d", s.run.ID, s.attempt),
 		script: s.spec.Script, args: s.spec.Args, planPath: s.run.Path(rundir.PlanFile),
 		weighting: s.spec.Weighting, keepSlurm: s.spec.KeepSlurm, grace: s.spec.StopGrace,
-		devices:   s.devices.Chosen,
+		devices: s.devices.Chosen, stuckAfter: s.spec.StuckAfter,
 		logPath:   func(rank int) string { return s.run.Path(rundir.LogsDir, fmt.Sprintf("%srank-%d.log", prefix, rank)) },
 		launchLog: s.run.Path(rundir.LogsDir, prefix+"launcher.log"),
 		deps:      s.deps, run: s.run, python: s.python, entry: s.entry, hear: s.keep,

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"time"
@@ -32,6 +33,13 @@ type Spec struct {
 	AllowEmulatedBF16 bool
 	// Remeasure ignores a cached profile.
 	Remeasure bool
+	// MaxRestarts is how often the training is brought back without progress.
+	MaxRestarts int
+	// ResumeArgs follow the script's own arguments when it is to go on from its newest
+	// checkpoint.
+	ResumeArgs []string
+	// StuckAfter is how long ranks may wait for each other at the least; 0: for ever.
+	StuckAfter time.Duration
 }
 
 // Deps is what a run needs of its surroundings.
@@ -51,4 +59,6 @@ type Deps struct {
 	Logger *slog.Logger
 	// Force is closed when the user does not want to wait any longer.
 	Force <-chan struct{}
+	// Pause waits before a restart; nil waits by the clock.
+	Pause func(ctx context.Context, d time.Duration)
 }

@@ -46,6 +46,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// monitorInterval is how often torchrun looks at its workers.
+const monitorInterval = 100 * time.Millisecond
+
 // fakePython answers what version it is, or plays torchrun.
 func fakePython(args []string) int {
 	if args[0] == "-c" {
@@ -58,7 +61,7 @@ func fakePython(args []string) int {
 	var workers []*exec.Cmd
 	for rank := range n {
 		c := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"worker"}, args[shim+1:]...),
-			Env:    append(os.Environ(), fakeRole+"=worker", "RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank)),
+			Env:    append(os.Environ(), fakeRole+"=worker", "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(n), "LOCAL_RANK="+strconv.Itoa(rank)),
 			Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 		if err := c.Start(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -71,6 +74,7 @@ func fakePython(args []string) int {
 	for range n {
 		if err := <-ended; err != nil && code == 0 {
 			code = 1
+			time.Sleep(monitorInterval)
 			for _, c := range workers {
 				_ = c.Process.Signal(unix.SIGTERM)
 			}
@@ -84,6 +88,8 @@ type fakeWorker struct {
 	rank int
 	conn net.Conn
 	in   *bufio.Reader
+	step int // the last one that is done
+	met  int // meetings of the ranks so far
 }
 
 func fakeWork(argv []string) int {
@@ -99,7 +105,7 @@ func fakeWork(argv []string) int {
 	if err != nil {
 		return 71
 	}
-	w := &fakeWorker{rank, conn, bufio.NewReader(conn)}
+	w := &fakeWorker{rank: rank, conn: conn, in: bufio.NewReader(conn)}
 	w.send("hello", map[string]any{"local_rank": rank, "pid": os.Getpid()})
 	if os.Getenv("CEPHALO_MODE") == "hardware" {
 		w.write(map[string]any{"hardware": map[string]any{"matmul_tflops": map[string]float64{"fp32": 1.5}, "memory_gb_per_s": 20, "host_link_gb_per_s": nil,
@@ -124,7 +130,11 @@ func fakeWork(argv []string) int {
 //	kill RANK             that rank dies without a word; the others wait
 //	measure DTYPE         end here when profiling, having measured a model of that type
 //	too-big               the same with a model that no device can hold
-//	steps N               train
+//	steps N               train to step N
+//	until N COMMAND       a command, before the Nth restart only
+//	save                  save a checkpoint of the step that was done last
+//	resume                with --resume, go on from the newest checkpoint
+//	cut FILE              cut a file of the newest checkpoint short
 //	wait                  wait until told to stop, or killed
 func (w *fakeWorker) script(lines, args []string) int {
 	for _, line := range lines {
@@ -135,6 +145,7 @@ func (w *fakeWorker) script(lines, args []string) int {
 		case "fail":
 			who, what, _ := strings.Cut(rest, " ")
 			class, text, _ := strings.Cut(what, " ")
+			w.meet()
 			if who == strconv.Itoa(w.rank) {
 				fmt.Fprintln(os.Stderr, "Traceback: "+class)
 				w.send("error", map[string]any{"exception": class, "message": text, "user_frame": "train.py:3 in main"})
@@ -146,6 +157,7 @@ func (w *fakeWorker) script(lines, args []string) int {
 				return w.script([]string{"fail " + rest}, args)
 			}
 		case "kill":
+			w.meet()
 			if rest == strconv.Itoa(w.rank) {
 				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 			}
@@ -157,9 +169,30 @@ func (w *fakeWorker) script(lines, args []string) int {
 			}
 		case "steps":
 			n, _ := strconv.Atoi(rest)
-			for step := 1; step <= n; step++ {
-				w.send("step", map[string]any{"step": step, "loss": 5.0 - float64(step)/10, "samples": 4,
-					"step_ms": 10, "compute_ms": 8 - w.rank, "wait_ms": 2 + w.rank, "peak_memory_bytes": 1 << 20})
+			for w.step < n {
+				w.trainStep()
+			}
+		case "until":
+			count, command, _ := strings.Cut(rest, " ")
+			limit, _ := strconv.Atoi(count)
+			if n, _ := strconv.Atoi(os.Getenv("CEPHALO_RESTART_COUNT")); n < limit {
+				if code := w.script([]string{command}, args); code != 0 {
+					return code
+				}
+			}
+		case "save":
+			w.save()
+		case "resume":
+			if slices.Contains(args, "--resume") {
+				w.resume()
+			}
+			w.meet()
+			if w.step == 0 && os.Getenv("CEPHALO_MUST_RESUME") != "" {
+				return w.script([]string{"fail 0 StartedOver no checkpoint was loaded"}, args)
+			}
+		case "cut":
+			if w.rank == 0 {
+				_ = os.Truncate(filepath.Join(w.newest(), rest), 1)
 			}
 		case "wait":
 			fmt.Println("waiting")
@@ -168,6 +201,58 @@ func (w *fakeWorker) script(lines, args []string) int {
 		}
 	}
 	return 0
+}
+
+// meet waits until every rank is here, as in a collective.
+func (w *fakeWorker) meet() {
+	w.met++
+	world, _ := strconv.Atoi(os.Getenv("WORLD_SIZE"))
+	at := func(rank int) string {
+		return filepath.Join(os.Getenv("CEPHALO_OUTPUT"), fmt.Sprintf("met-%d-%d", rank, w.met))
+	}
+	_ = os.WriteFile(at(w.rank), nil, 0o644)
+	deadline := time.Now().Add(10 * time.Second)
+	for rank := range world {
+		for _, err := os.Stat(at(rank)); err != nil && time.Now().Before(deadline); _, err = os.Stat(at(rank)) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func (w *fakeWorker) trainStep() {
+	w.step++
+	w.send("step", map[string]any{"step": w.step, "loss": 5.0 - float64(w.step)/10, "samples": 4,
+		"step_ms": 10, "compute_ms": 8 - w.rank, "wait_ms": 2 + w.rank, "peak_memory_bytes": 1 << 20})
+}
+
+// checkpoints is where the script saves.
+func checkpoints() string { return filepath.Join(os.Getenv("CEPHALO_RUN_DIR"), "checkpoints") }
+
+func (w *fakeWorker) save() {
+	dir := filepath.Join(checkpoints(), fmt.Sprintf("step-%03d", w.step))
+	if w.rank == 0 {
+		_ = os.MkdirAll(dir, 0o755)
+		for _, name := range []string{"shard", ".metadata"} {
+			_ = os.WriteFile(filepath.Join(dir, name), []byte(strconv.Itoa(w.step)+"........"), 0o644)
+		}
+	}
+	w.send("checkpoint", map[string]any{"phase": "saved", "path": dir, "step": w.step, "files": map[string]int{"shard": 8 + len(strconv.Itoa(w.step))}})
+}
+
+// newest is the newest checkpoint there is; empty without one.
+func (w *fakeWorker) newest() string {
+	found, _ := filepath.Glob(filepath.Join(checkpoints(), "step-*"))
+	if len(found) == 0 {
+		return ""
+	}
+	return found[len(found)-1]
+}
+
+func (w *fakeWorker) resume() {
+	if dir := w.newest(); dir != "" {
+		w.step, _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "step-"))
+		w.send("resume", map[string]any{"step": w.step, "path": dir})
+	}
 }
 
 func (w *fakeWorker) send(kind string, fields map[string]any) {
