@@ -46,6 +46,10 @@ func (s *session) hearCheckpoint(e events.Event) {
 		r.SaveFailed = e.Message
 		s.screen.say("note: the checkpoint %s could not be saved: %s; the training goes on", e.Path, e.Message)
 	case checkpointSaved, checkpointLoaded:
+		known := slices.ContainsFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
+		if e.Phase == checkpointLoaded && known {
+			return // its step is known from its save
+		}
 		r.Checkpoints = slices.DeleteFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
 		r.Checkpoints = append(r.Checkpoints, savedCheckpoint{Path: e.Path, Step: e.Step, Time: e.Time, Files: e.Files})
 		if n := len(r.Checkpoints) - keptCheckpoints; n > 0 {

@@ -87,6 +87,11 @@ def install(
 
 
 class _RefusedFSDP1:
+    @staticmethod
+    def fsdp_modules(module: nn.Module, root_only: bool = False) -> list[nn.Module]:
+        """None: DCP's functions for state dicts ask for the modules of FSDP1."""
+        return []
+
     def __init__(self, *_: Any, **__: Any) -> None:
         raise NotImplementedError(
             "FullyShardedDataParallel (FSDP1) is not supported under cephalorun; "

@@ -36,7 +36,7 @@ class StepWeight:
         """Factor for this rank's gradients before they are summed over the ranks.
         ``divide_factor`` is what the script set for the unit in place of weights, or None."""
         if self._work is not None:
-            with self._clock.waiting():
+            with self._clock.waiting("sum of the batch sizes"):
                 self._work.wait()
             self._work = None
         if self.samples == 0:
