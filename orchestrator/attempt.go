@@ -174,6 +174,9 @@ func (a *attempt) watch(ctx context.Context) ended {
 			if a.fails(e) {
 				stop.killAfter(failLimit)
 			}
+			if stop.failing && e.Kind == events.Gone && a.stories.allGone() {
+				stop.killNow() // nothing is left for the launcher to do
+			}
 		case <-tick.C:
 			if end.stuck == nil && asked != nil {
 				end.stuck = a.lookForStuck()

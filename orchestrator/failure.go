@@ -122,6 +122,19 @@ func (s *stories) add(e events.Event) {
 	}
 }
 
+// allGone says that no rank is left.
+func (s *stories) allGone() bool {
+	return !slices.ContainsFunc(s.ranks, func(r rankStory) bool { return r.gone == nil })
+}
+
+// stoppedByRequest says that the script was ended because it was asked to.
+func (s *stories) stoppedByRequest() bool {
+	return slices.ContainsFunc(s.ranks, func(r rankStory) bool { return r.exit != nil && r.exit.Phase == exitStopped })
+}
+
+// exitStopped is the phase of the exit of a script that was asked to stop.
+const exitStopped = "stopped"
+
 // suspect is one rank's earliest sign of failure.
 type suspect struct {
 	rank, order int

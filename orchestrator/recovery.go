@@ -15,6 +15,9 @@ func (s *session) afterFailure(ctx context.Context, f Failure) error {
 	past := pastFailure{Time: s.deps.Now(), Cause: f.Cause, Rank: f.Rank, Device: f.Device, Step: f.Step, Exception: f.Exception, Message: f.Message}
 	for _, rank := range s.lost {
 		past.UUIDs = append(past.UUIDs, s.devices.Chosen[rank].UUID)
+		if f.Reason == reasonException && !f.ofPeers && rank == f.Rank {
+			s.banned = append(s.banned, s.devices.Chosen[rank].UUID)
+		}
 	}
 	v := s.restarts.judge(s.policy(), past, s.resumedAt, reached)
 	if err := s.restarts.write(s.run); err != nil {

@@ -58,6 +58,7 @@ func (s *session) hearCheckpoint(e events.Event) {
 		if e.Phase == checkpointSaved {
 			r.SaveFailed = ""
 			r.progress(e.Step)
+			s.comeback.saved = true
 		}
 	default:
 		return

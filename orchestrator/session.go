@@ -45,6 +45,10 @@ type session struct {
 	all       []profiler.Device
 	lost      []int // ranks whose devices are gone since the last attempt
 	canSave   bool  // the script registered a function that saves
+	// whole is the profile of all of them, banned those that failed by their own word.
+	whole    profiler.Profile
+	banned   []string
+	comeback *comeback
 }
 
 // Status is status.json: where a run stands.

@@ -59,6 +59,8 @@ type Deps struct {
 	Logger *slog.Logger
 	// Force is closed when the user does not want to wait any longer.
 	Force <-chan struct{}
+	// LookEvery is how often lost devices are looked for; 0 is a sensible time.
+	LookEvery time.Duration
 	// Pause waits before a restart; nil waits by the clock.
 	Pause func(ctx context.Context, d time.Duration)
 }

@@ -35,6 +35,8 @@ type stopping struct {
 	killed chan supervise.Outcome
 	timers []*time.Timer
 	began  bool
+	// failing says that the attempt cannot end well any more.
+	failing bool
 	// deadline is when the workers get SIGTERM while a checkpoint is waited for.
 	deadline time.Time
 	reminded time.Time
@@ -82,6 +84,7 @@ func (s *stopping) remind() {
 
 // killAfter ends the tree, unless it ends by itself before that. The first call counts.
 func (s *stopping) killAfter(d time.Duration) {
+	s.failing = true
 	if s.kill == nil {
 		s.kill = s.after(d)
 	}

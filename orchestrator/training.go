@@ -14,7 +14,7 @@ import (
 // nothing is gained by another attempt.
 func (s *session) train(ctx context.Context) error {
 	s.restarts.GlobalBatch = s.plan.GlobalBatch
-	s.all = s.devices.Chosen
+	s.all, s.whole = s.devices.Chosen, s.profile
 	s.tracker = newTracker(len(s.devices.Chosen))
 	if err := s.restarts.write(s.run); err != nil {
 		return err
@@ -22,6 +22,12 @@ func (s *session) train(ctx context.Context) error {
 	for {
 		err := s.trainOnce(ctx)
 		var failed *ScriptError
+		if errors.Is(err, errReplan) {
+			err = s.useMoreDevices(ctx)
+			if err == nil {
+				continue
+			}
+		}
 		if err == nil {
 			return s.lastSave()
 		}
@@ -52,6 +58,9 @@ func (s *session) trainOnce(ctx context.Context) error {
 		a.args = append(a.args[:len(a.args):len(a.args)], s.spec.ResumeArgs...)
 		a.mustResume = s.restarts.newest() != nil
 	}
+	s.comeback = s.lookForDevices(ctx)
+	defer s.comeback.end()
+	a.enough = s.comeback.enough
 	kills := readOOMKills(os.DirFS("/"))
 	end, err := a.do(ctx)
 	if err != nil {
@@ -64,11 +73,34 @@ func (s *session) trainOnce(ctx context.Context) error {
 		return end.stopped
 	}
 	if end.outcome.Success() {
+		if end.stories.stoppedByRequest() {
+			return errReplan
+		}
 		return nil
 	}
 	f := a.failure(end)
-	f.Cause = causeOf(f, evidence{oomKills: readOOMKills(os.DirFS("/")) - kills, lost: s.lostRanks(ctx, f)})
+	s.lost = s.lostRanks(ctx, f)
+	f.Cause = causeOf(f, evidence{oomKills: readOOMKills(os.DirFS("/")) - kills, lost: s.lost})
 	return &ScriptError{f}
+}
+
+// errReplan is an attempt that was stopped for a better plan.
+var errReplan = errors.New("stopped for another plan")
+
+// useMoreDevices plans for the devices that are there again.
+func (s *session) useMoreDevices(ctx context.Context) error {
+	if err := s.enter(Restarting, "a device is back", nil); err != nil {
+		return err
+	}
+	s.restarts.Total++
+	if err := s.restarts.write(s.run); err != nil {
+		return err
+	}
+	present, err := s.present(ctx)
+	if err != nil || sameUUIDs(present, s.devices.Chosen) {
+		return err
+	}
+	return s.replanOn(present)
 }
 
 // lastSave makes a failed save at the end of the training what it is: lost work.

@@ -87,9 +87,9 @@ func fakePython(args []string) int {
 type fakeWorker struct {
 	rank int
 	conn net.Conn
-	in   *bufio.Reader
-	step int // the last one that is done
-	met  int // meetings of the ranks so far
+	told chan string // what the supervisor says
+	step int         // the last one that is done
+	met  int         // meetings of the ranks so far
 }
 
 func fakeWork(argv []string) int {
@@ -105,7 +105,8 @@ func fakeWork(argv []string) int {
 	if err != nil {
 		return 71
 	}
-	w := &fakeWorker{rank: rank, conn: conn, in: bufio.NewReader(conn)}
+	w := &fakeWorker{rank: rank, conn: conn, told: make(chan string, 100)}
+	go w.listen()
 	w.send("hello", map[string]any{"local_rank": rank, "pid": os.Getpid()})
 	if os.Getenv("CEPHALO_MODE") == "hardware" {
 		w.write(map[string]any{"hardware": map[string]any{"matmul_tflops": map[string]float64{"fp32": 1.5}, "memory_gb_per_s": 20, "host_link_gb_per_s": nil,
@@ -118,6 +119,10 @@ func fakeWork(argv []string) int {
 	}
 	w.send("start", map[string]any{"pid": os.Getpid(), "host": "here", "torch": "2.15.0"})
 	code := w.script(strings.Split(string(text), "\n"), argv[1:])
+	if code == stoppedCode {
+		w.send("exit", map[string]any{"code": 0, "phase": "stopped"})
+		return 0
+	}
 	w.send("exit", map[string]any{"code": code})
 	return code
 }
@@ -135,6 +140,10 @@ func fakeWork(argv []string) int {
 //	save                  save a checkpoint of the step that was done last
 //	resume                with --resume, go on from the newest checkpoint
 //	cut FILE              cut a file of the newest checkpoint short
+//	lose NAME             take a device out of the devices file
+//	find NAME             put it back
+//	oom RANK BYTES        that rank runs out of memory and would need so much
+//	train-on              train, saving at every step, until told to stop
 //	wait                  wait until told to stop, or killed
 func (w *fakeWorker) script(lines, args []string) int {
 	for _, line := range lines {
@@ -196,8 +205,25 @@ func (w *fakeWorker) script(lines, args []string) int {
 			}
 		case "wait":
 			fmt.Println("waiting")
-			_, _ = w.in.ReadString('\n')
+			<-w.told
 			return 0
+		case "lose":
+			w.devices(func(text string) string { return strings.Replace(text, "  - { name: "+rest, "  # - { name: "+rest, 1) })
+		case "find":
+			w.devices(func(text string) string { return strings.ReplaceAll(text, "  # -", "  -") })
+		case "oom":
+			who, needed, _ := strings.Cut(rest, " ")
+			w.meet()
+			if who == strconv.Itoa(w.rank) {
+				n, _ := strconv.ParseInt(needed, 10, 64)
+				w.send("error", map[string]any{"exception": "RuntimeError", "message": "can't allocate memory", "out_of_memory": true, "needed_bytes": n})
+				return 1
+			}
+			time.Sleep(time.Minute)
+		case "train-on":
+			if w.trainOn() {
+				return stoppedCode
+			}
 		}
 	}
 	return 0
@@ -223,6 +249,41 @@ func (w *fakeWorker) trainStep() {
 	w.step++
 	w.send("step", map[string]any{"step": w.step, "loss": 5.0 - float64(w.step)/10, "samples": 4,
 		"step_ms": 10, "compute_ms": 8 - w.rank, "wait_ms": 2 + w.rank, "peak_memory_bytes": 1 << 20})
+}
+
+// stoppedCode says within this file that a script was stopped from inside.
+const stoppedCode = -1
+
+// listen hands on what the supervisor says, and ends the worker with it.
+func (w *fakeWorker) listen() {
+	lines := bufio.NewScanner(w.conn)
+	for lines.Scan() {
+		w.told <- lines.Text()
+	}
+	os.Exit(3)
+}
+
+// devices rewrites the devices file, once for all ranks.
+func (w *fakeWorker) devices(change func(string) string) {
+	if w.rank == 0 {
+		text, _ := os.ReadFile("devices.yaml")
+		_ = rundir.WriteFile("devices.yaml", []byte(change(string(text))))
+	}
+	w.meet()
+}
+
+// trainOn trains until it is told to stop; true if it was.
+func (w *fakeWorker) trainOn() bool {
+	for range 2000 {
+		w.trainStep()
+		w.save()
+		select {
+		case <-w.told:
+			return true
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return false
 }
 
 // checkpoints is where the script saves.

@@ -103,6 +103,7 @@ func newBench(t *testing.T) *bench {
 			return ctx, force, func() {}
 		},
 	}
+	b.app.lookEvery = 10 * time.Millisecond
 	b.app.pause = func(_ context.Context, d time.Duration) { b.pauses = append(b.pauses, d) }
 	return b
 }

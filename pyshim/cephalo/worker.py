@@ -144,7 +144,7 @@ def _run(settings: Settings, events: Events, argv: list[str], peak: list[Callabl
         raise NoUnits(f"{argv[0]} ended without a call of torch.distributed.fsdp.fully_shard")
     if settings.mode == "profile" and not stopped:
         raise NoUnits(f"{argv[0]} ended before its first training forward")
-    events.send("exit", code=0)
+    events.send("exit", code=0, **({"phase": "stopped"} if stopped else {}))
     return 0
 
 
