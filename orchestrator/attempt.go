@@ -36,6 +36,8 @@ type attempt struct {
 	screen bool
 	// stuckAfter is how long the ranks may stand still at the least; 0: for ever.
 	stuckAfter time.Duration
+	// firstStep is how long they may stand still before the first step.
+	firstStep time.Duration
 	// restart counts the starts of the training before this one; mustResume says that
 	// the script has to go on from a checkpoint.
 	restart    int
@@ -162,7 +164,7 @@ func (a *attempt) watch(ctx context.Context) ended {
 	var end ended
 	stop := newStopping(a)
 	defer stop.release()
-	a.watched = newWatch(len(a.devices), a.stuckAfter, a.deps.Now())
+	a.watched = newWatch(len(a.devices), a.stuckAfter, a.firstStep, a.deps.Now())
 	tick := time.NewTicker(min(time.Second, max(a.stuckAfter/4, 10*time.Millisecond)))
 	defer tick.Stop()
 	asked, force := ctx.Done(), a.deps.Force

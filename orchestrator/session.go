@@ -46,9 +46,14 @@ type session struct {
 	lost      []int // ranks whose devices are gone since the last attempt
 	canSave   bool  // the script registered a function that saves
 	// whole is the profile of all of them, banned those that failed by their own word.
-	whole    profiler.Profile
-	banned   []string
-	comeback *comeback
+	whole      profiler.Profile
+	banned     []string
+	comeback   *comeback
+	stragglers *stragglers
+	// launched is when the newest attempt began, and firstStep how long the first one
+	// took to its first step; 0 before that.
+	launched  time.Time
+	firstStep time.Duration
 }
 
 // Status is status.json: where a run stands.
@@ -177,7 +182,7 @@ func (s *session) newAttempt(mode launch.Mode, prefix string) *attempt {
 		mode: mode, id: fmt.Sprintf("%s-%d", s.run.ID, s.attempt),
 		script: s.spec.Script, args: s.spec.Args, planPath: s.run.Path(rundir.PlanFile),
 		weighting: s.spec.Weighting, keepSlurm: s.spec.KeepSlurm, grace: s.spec.StopGrace,
-		devices: s.devices.Chosen, stuckAfter: s.spec.StuckAfter,
+		devices: s.devices.Chosen, stuckAfter: s.spec.StuckAfter, firstStep: firstStepLimit,
 		logPath:   func(rank int) string { return s.run.Path(rundir.LogsDir, fmt.Sprintf("%srank-%d.log", prefix, rank)) },
 		launchLog: s.run.Path(rundir.LogsDir, prefix+"launcher.log"),
 		deps:      s.deps, run: s.run, python: s.python, entry: s.entry, hear: s.keep,

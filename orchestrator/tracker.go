@@ -160,10 +160,5 @@ func medianOf(steps []show.Step, value func(show.Step) float64) float64 {
 	for i, s := range steps {
 		values[i] = value(s)
 	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[middle]
-	}
-	return (values[middle-1] + values[middle]) / 2
+	return middle(values)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 	"github.com/cephalorun/cephalorun/orchestrator/launch"
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 )
 
 // train launches the workers and brings them back until the script has ended, or until
@@ -46,6 +47,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 		return err
 	}
 	s.tracker.begin(len(s.devices.Chosen))
+	s.stragglers = newStragglers(s.plan)
 	s.resumedAt = 0
 	a := s.newAttempt(launch.Train, "")
 	a.screen = true
@@ -54,6 +56,10 @@ func (s *session) trainOnce(ctx context.Context) error {
 	a.hear = s.hearTraining
 	a.saves = s.saves
 	a.restart = s.restarts.Total
+	if s.firstStep > 0 {
+		a.firstStep = max(s.spec.StuckAfter, firstStepTimes*s.firstStep)
+	}
+	s.launched = s.deps.Now()
 	if s.restarts.BestStep > 0 {
 		a.args = append(a.args[:len(a.args):len(a.args)], s.spec.ResumeArgs...)
 		a.mustResume = s.restarts.newest() != nil
@@ -77,6 +83,9 @@ func (s *session) trainOnce(ctx context.Context) error {
 			return errReplan
 		}
 		return nil
+	}
+	if end.stuck != nil {
+		s.screen.say("the stacks of the ranks are in %s", s.run.Path(rundir.LogsDir, "stacks-rank-*.txt"))
 	}
 	f := a.failure(end)
 	s.lost = s.lostRanks(ctx, f)
@@ -132,11 +141,15 @@ func (s *session) hearTraining(e events.Event) {
 		return
 	}
 	if s.state == Starting {
+		if s.firstStep == 0 {
+			s.firstStep = s.deps.Now().Sub(s.launched)
+		}
 		if err := s.enter(Training, "", nil); err != nil {
 			s.deps.Logger.Error("enter state", "error", err)
 		}
 	}
 	s.screen.progress(step)
+	s.nameStragglers(step)
 	if s.deps.Now().Sub(s.written) >= statusInterval {
 		if err := s.writeStatus(Status{State: s.state, Step: &step}); err != nil {
 			s.deps.Logger.Error("write status", "error", err)

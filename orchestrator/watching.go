@@ -13,7 +13,9 @@ import (
 const (
 	// initLimit is for workers to come up.
 	initLimit = 120 * time.Second
-	// firstStepLimit is for loading, compiling and the first step.
+	// firstStepLimit is for loading, compiling and the first step, and firstStepTimes by
+	// how much more a later attempt may take for it than the first one did.
+	firstStepTimes = 5
 	firstStepLimit = 20 * time.Minute
 	// stuckSteps is how many median steps are allowed.
 	stuckSteps = 10
@@ -49,6 +51,7 @@ type place struct {
 type watch struct {
 	// Configuration, never modified.
 	least time.Duration // --stuck-after
+	first time.Duration // for the first step
 
 	// State, of one goroutine.
 	begun   time.Time
@@ -58,8 +61,8 @@ type watch struct {
 	stepMs  []float64
 }
 
-func newWatch(ranks int, least time.Duration, now time.Time) *watch {
-	return &watch{least: least, begun: now, moved: now, started: make([]bool, ranks), places: make([]place, ranks)}
+func newWatch(ranks int, least, first time.Duration, now time.Time) *watch {
+	return &watch{least: least, first: first, begun: now, moved: now, started: make([]bool, ranks), places: make([]place, ranks)}
 }
 
 // take notes an event. Any event but a heartbeat is a move; a heartbeat is one when the
@@ -100,7 +103,7 @@ func (w *watch) allowance(now time.Time) time.Duration {
 		return initLimit
 	}
 	if len(w.stepMs) == 0 {
-		return firstStepLimit
+		return w.first
 	}
 	sorted := slices.Sorted(slices.Values(w.stepMs))
 	limit := max(w.least, stuckSteps*time.Duration(sorted[len(sorted)/2]*float64(time.Millisecond)))

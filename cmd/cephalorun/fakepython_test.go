@@ -143,6 +143,7 @@ func fakeWork(argv []string) int {
 //	lose NAME             take a device out of the devices file
 //	find NAME             put it back
 //	oom RANK BYTES        that rank runs out of memory and would need so much
+//	hang RANK             that rank stands still, and the others wait for it
 //	train-on              train, saving at every step, until told to stop
 //	wait                  wait until told to stop, or killed
 func (w *fakeWorker) script(lines, args []string) int {
@@ -220,6 +221,18 @@ func (w *fakeWorker) script(lines, args []string) int {
 				return 1
 			}
 			time.Sleep(time.Minute)
+		case "hang":
+			w.meet()
+			if rest == strconv.Itoa(w.rank) {
+				w.send("heartbeat", map[string]any{"step": w.step, "phase": "script", "moves": 7})
+			} else {
+				w.send("heartbeat", map[string]any{"step": w.step, "phase": "forward", "unit": "Block 2", "collective": "gather", "moves": 9})
+			}
+			for told := range w.told {
+				if strings.Contains(told, "stacks") {
+					w.send("stacks", map[string]any{"path": "somewhere"})
+				}
+			}
 		case "train-on":
 			if w.trainOn() {
 				return stoppedCode
