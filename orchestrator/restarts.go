@@ -20,6 +20,8 @@ type restarts struct {
 	BestStep int `json:"best_step"`
 	// Spent is how many restarts were made since the last progress.
 	Spent int `json:"spent"`
+	// Attempts is how many launchers were started, those that measured included.
+	Attempts int `json:"attempts"`
 	// Total is how many restarts were made at all.
 	Total    int           `json:"total"`
 	Failures []pastFailure `json:"failures"`

@@ -17,9 +17,6 @@ func (s *session) train(ctx context.Context) error {
 	s.restarts.GlobalBatch = s.plan.GlobalBatch
 	s.all, s.whole = s.devices.Chosen, s.profile
 	s.tracker = newTracker(len(s.devices.Chosen))
-	if err := s.restarts.write(s.run); err != nil {
-		return err
-	}
 	for {
 		err := s.trainOnce(ctx)
 		var failed *ScriptError
@@ -50,6 +47,9 @@ func (s *session) trainOnce(ctx context.Context) error {
 	s.stragglers = newStragglers(s.plan)
 	s.resumedAt = 0
 	a := s.newAttempt(launch.Train, "")
+	if err := s.restarts.write(s.run); err != nil {
+		return err
+	}
 	a.screen = true
 	a.deps.Stderr = s.screen
 	a.deps.Stdout = s.screen.beside(s.deps.Stdout)

@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if os.Getenv(mainRole) != "" {
+		_ = os.Unsetenv(mainRole)
+		os.Exit(fakeMain(os.Args[1:]))
+	}
 	switch os.Getenv(fakeRole) {
 	case "":
 		os.Exit(m.Run())
@@ -144,6 +148,7 @@ func fakeWork(argv []string) int {
 //	find NAME             put it back
 //	oom RANK BYTES        that rank runs out of memory and would need so much
 //	hang RANK             that rank stands still, and the others wait for it
+//	await COMMAND         wait for that command of the supervisor's, save and stop
 //	train-on              train, saving at every step, until told to stop
 //	wait                  wait until told to stop, or killed
 func (w *fakeWorker) script(lines, args []string) int {
@@ -231,6 +236,15 @@ func (w *fakeWorker) script(lines, args []string) int {
 			for told := range w.told {
 				if strings.Contains(told, "stacks") {
 					w.send("stacks", map[string]any{"path": "somewhere"})
+				}
+			}
+		case "await":
+			w.meet()
+			fmt.Println("waiting")
+			for told := range w.told {
+				if strings.Contains(told, strconv.Quote(rest)) {
+					w.save()
+					return stoppedCode
 				}
 			}
 		case "train-on":
