@@ -32,7 +32,7 @@ func TestUserCase55ListOfCheckpoints(t *testing.T) {
 	for _, c := range list {
 		got[filepath.Base(c.Path)] = c.Problem
 	}
-	want := map[string]string{"step-003": "", "step-008": "", "incomplete-step-005": "it was set aside because it is incomplete",
+	want := map[string]string{"step-003": "", "step-005": "", "step-008": "", "incomplete-step-005": "it was set aside because it is incomplete",
 		"step-900": ".metadata is missing: it is written last", "saving-step-901": "it was being saved"}
 	if len(got) != len(want) {
 		t.Errorf("got %v", got)
