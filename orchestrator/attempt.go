@@ -34,6 +34,16 @@ type attempt struct {
 	launchLog string
 	// screen says that rank 0 is shown.
 	screen bool
+	// stuckAfter is how long the ranks may stand still at the least; 0: for ever.
+	stuckAfter time.Duration
+	// firstStep is how long they may stand still before the first step.
+	firstStep time.Duration
+	// restart counts the starts of the training before this one; mustResume says that
+	// the script has to go on from a checkpoint.
+	restart    int
+	mustResume bool
+	// saves says that the script is known to save checkpoints.
+	saves func() bool
 	// enough says that the attempt has shown what it was started for; nil: it runs to
 	// the script's end.
 	enough func() bool
@@ -53,6 +63,7 @@ type attempt struct {
 	tree    *supervise.Tree
 	stories *stories
 	words   *launcherWords
+	watched *watch
 }
 
 // ended is what became of an attempt.
@@ -61,6 +72,8 @@ type ended struct {
 	stories *stories
 	// stopped is the cause when a signal ended the attempt.
 	stopped error
+	// stuck is the rank that held the others up, when that ended the attempt.
+	stuck *Failure
 }
 
 // do runs the attempt to its end. The context's end stops it gracefully; deps.Force
@@ -116,6 +129,7 @@ func (a *attempt) start(ctx context.Context) error {
 	w := launch.Workers{
 		Mode: a.mode, RunDir: a.run.Dir, Plan: a.planPath, Devices: a.run.Path(rundir.DevicesFile),
 		Socket: a.server.Path(), Output: a.temp, Weighting: a.weighting, Threads: threads, KeepSlurm: a.keepSlurm,
+		RunID: a.run.ID, Restart: a.restart, MustResume: a.mustResume,
 	}
 	if a.mps != nil {
 		w.MPS = &a.mps.MPS
@@ -137,17 +151,43 @@ func (a *attempt) start(ctx context.Context) error {
 	return nil
 }
 
+// A failed attempt is ended without further ado when the launcher does not do it.
+const (
+	// failLimit is how long the other ranks may take after the first failure.
+	failLimit = 3 * time.Second
+	// stacksLimit is how long ranks that are stuck may take to write their stacks.
+	stacksLimit = 2 * time.Second
+)
+
 // watch follows the attempt until its tree is gone.
 func (a *attempt) watch(ctx context.Context) ended {
 	var end ended
 	stop := newStopping(a)
 	defer stop.release()
+	a.watched = newWatch(len(a.devices), a.stuckAfter, a.firstStep, a.deps.Now())
+	tick := time.NewTicker(min(time.Second, max(a.stuckAfter/4, 10*time.Millisecond)))
+	defer tick.Stop()
 	asked, force := ctx.Done(), a.deps.Force
 	for {
 		select {
 		case e := <-a.server.Events():
 			a.take(e)
 			a.stopWhenEnough()
+			if a.fails(e) {
+				stop.killAfter(failLimit)
+			}
+			if stop.failing && e.Kind == events.Gone && a.stories.allGone() {
+				stop.killNow() // nothing is left for the launcher to do
+			}
+		case <-tick.C:
+			if end.stuck == nil && asked != nil {
+				end.stuck = a.lookForStuck()
+				if end.stuck != nil {
+					a.server.Broadcast(events.DumpStacks())
+					stop.killAfter(stacksLimit)
+				}
+			}
+			stop.remind()
 		case <-a.tree.Done():
 			end.outcome = a.tree.Outcome()
 			return end
@@ -155,6 +195,8 @@ func (a *attempt) watch(ctx context.Context) ended {
 			asked = nil
 			end.stopped = context.Cause(ctx)
 			stop.begin(end.stopped)
+		case <-stop.ask:
+			a.server.Broadcast(events.Stop())
 		case <-stop.term:
 			a.tree.Signal(sigterm)
 		case <-stop.kill:
@@ -169,6 +211,39 @@ func (a *attempt) watch(ctx context.Context) ended {
 	}
 }
 
+// fails says that an event is the end of a rank that the others will not survive.
+func (a *attempt) fails(e events.Event) bool {
+	if e.Rank < 0 || e.Rank >= len(a.stories.ranks) {
+		return false
+	}
+	exit := a.stories.ranks[e.Rank].exit
+	switch e.Kind {
+	case events.Error:
+		return true
+	case events.Exit:
+		return e.Code != nil && *e.Code != 0
+	case events.Gone:
+		return exit == nil
+	}
+	return false
+}
+
+// say prints a line of our own.
+func (a *attempt) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.deps.Stderr, format+"\n", args...)
+}
+
+// lookForStuck is the rank that holds the others up, if one does.
+func (a *attempt) lookForStuck() *Failure {
+	if a.stuckAfter <= 0 || a.mode != launch.Train {
+		return nil
+	}
+	if f, ok := a.watched.stuck(a.deps.Now()); ok {
+		return &f
+	}
+	return nil
+}
+
 // stopWhenEnough asks the workers, once, to stop at the end of their step.
 func (a *attempt) stopWhenEnough() {
 	if a.enough != nil && a.enough() {
@@ -179,7 +254,12 @@ func (a *attempt) stopWhenEnough() {
 
 func (a *attempt) take(e events.Event) {
 	a.stories.add(e)
-	a.hear(e)
+	if a.watched != nil {
+		a.watched.take(e, a.deps.Now())
+	}
+	if e.Kind != events.Heartbeat {
+		a.hear(e)
+	}
 }
 
 // finishLimit is how long the last events may take when all workers have ended.
@@ -223,6 +303,10 @@ func (a *attempt) cleanUp() {
 // failure is the first real failure, with where to read on.
 func (a *attempt) failure(end ended) Failure {
 	f := end.stories.judge(end.outcome)
+	if end.stuck != nil && (f.Rank < 0 || f.Reason == reasonKilled || f.ofPeers) {
+		f = *end.stuck
+		f.Host = end.stories.ranks[f.Rank].host
+	}
 	if f.Rank >= 0 {
 		f.Device = a.devices[f.Rank].Label()
 		f.LogPath = a.logPath(f.Rank)

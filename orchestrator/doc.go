@@ -3,7 +3,9 @@
 // watches, stops, and says what happened.
 //
 //	preparing ─▶ profiling ─▶ planning ─▶ starting ─▶ training ─▶ done
-//	    │            │            │           │           ├─────▶ failed
+//	    │            │          ▲ │        ▲  │           ├─────▶ failed
+//	    │            │          │ └──┐     │  │           │
+//	    │            │          └── restarting ◀──────────┤
 //	    └────────────┴────────────┴───────────┴───────────┴─────▶ stopped
 //
 // (failed can follow every state but the last three; comparing, the first steps under the

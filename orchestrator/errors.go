@@ -14,6 +14,8 @@ var (
 	ErrUsage = errors.New("bad usage")
 	// ErrScript: the training script failed.
 	ErrScript = errors.New("the training script failed")
+	// ErrGaveUp: what failed could pass, but the restarts that were allowed are used up.
+	ErrGaveUp = errors.New("gave up restarting")
 	// ErrMachine: this machine cannot run it: no usable Python, PyTorch or device.
 	ErrMachine = errors.New("this machine cannot run it")
 )
@@ -34,6 +36,20 @@ type ScriptError struct{ Failure Failure }
 
 // Error is the failure's headline.
 func (e *ScriptError) Error() string { return e.Failure.Headline() }
+
+// GaveUpError is a run that was brought back in vain.
+type GaveUpError struct {
+	Failure  Failure
+	Restarts int // of the whole run
+}
+
+// Error is the last failure's headline.
+func (e *GaveUpError) Error() string {
+	return fmt.Sprintf("gave up after %d restarts: %s", e.Restarts, e.Failure.Headline())
+}
+
+// Unwrap makes it an ErrGaveUp, and shows the failure as a script's is shown.
+func (e *GaveUpError) Unwrap() []error { return []error{ErrGaveUp, &ScriptError{e.Failure}} }
 
 // unsoundDevice is the exception of a worker whose device computes wrongly: no script
 // can help that.

@@ -17,8 +17,10 @@ type Failure struct {
 	Host   string `json:"host,omitempty"`
 	// Step is the last step that the rank finished.
 	Step int `json:"step"`
-	// Reason is what happened: "exception", "killed", "early-exit", "launcher".
-	Reason    string `json:"reason"`
+	// Reason is what happened: "exception", "killed", "early-exit", "stuck", "launcher".
+	Reason string `json:"reason"`
+	// Cause is the class that the reason and all else that was seen amount to.
+	Cause     Cause  `json:"cause,omitempty"`
 	Exception string `json:"exception,omitempty"`
 	Message   string `json:"message,omitempty"`
 	UserFrame string `json:"user_frame,omitempty"`
@@ -27,6 +29,14 @@ type Failure struct {
 	Lines []string `json:"lines,omitempty"`
 	// Victims are the ranks that were stopped because of it.
 	Victims []int `json:"victims,omitempty"`
+	// NeedsMemory says that the device had no memory left, and NeededBytes how much the
+	// rank would have held; 0 when that is not known.
+	NeedsMemory bool  `json:"needs_memory,omitempty"`
+	NeededBytes int64 `json:"needed_bytes,omitempty"`
+	// NotRestarted says why there was no other attempt.
+	NotRestarted string `json:"not_restarted,omitempty"`
+
+	ofPeers bool // it only speaks of the death of other ranks
 }
 
 // Reasons of a failure.
@@ -34,6 +44,7 @@ const (
 	reasonException = "exception"
 	reasonKilled    = "killed"
 	reasonEarlyExit = "early-exit"
+	reasonStuck     = "stuck"
 	reasonLauncher  = "launcher"
 )
 
@@ -111,6 +122,19 @@ func (s *stories) add(e events.Event) {
 	}
 }
 
+// allGone says that no rank is left.
+func (s *stories) allGone() bool {
+	return !slices.ContainsFunc(s.ranks, func(r rankStory) bool { return r.gone == nil })
+}
+
+// stoppedByRequest says that the script was ended because it was asked to.
+func (s *stories) stoppedByRequest() bool {
+	return slices.ContainsFunc(s.ranks, func(r rankStory) bool { return r.exit != nil && r.exit.Phase == exitStopped })
+}
+
+// exitStopped is the phase of the exit of a script that was asked to stop.
+const exitStopped = "stopped"
+
 // suspect is one rank's earliest sign of failure.
 type suspect struct {
 	rank, order int
@@ -159,9 +183,10 @@ func (r rankStory) suspect(rank int) (suspect, bool) {
 	case len(r.errors) > 0:
 		e := r.errors[0]
 		f.Reason, f.Exception, f.Message, f.UserFrame = reasonException, e.Exception, e.Message, e.UserFrame
+		f.NeedsMemory, f.NeededBytes = e.OutOfMemory, e.NeededBytes
 		weight := ownFault
-		if speaksOfPeers(e.Event) {
-			weight = lostPeers
+		if !f.NeedsMemory && speaksOfPeers(e.Event) {
+			weight, f.ofPeers = lostPeers, true
 		}
 		return suspect{rank, e.order, weight, f}, true
 	case r.exit != nil && r.exit.Code != nil && *r.exit.Code != 0:

@@ -21,7 +21,11 @@ func (s *session) makePlan() error {
 		return err
 	}
 	var problem solver.Problem
-	if s.plan, problem, s.curve, err = s.spec.solve(s.profile, batch); err != nil {
+	spec := s.spec
+	if s.restarts.GlobalBatch > 0 { // wishes were for the devices of the start
+		spec.Wishes = Wishes{}
+	}
+	if s.plan, problem, s.curve, err = spec.solve(s.profile, batch); err != nil {
 		return err
 	}
 	s.plan = busyUnlessIdlePays(s.plan, problem, s.spec.Strategy)
@@ -32,6 +36,9 @@ func (s *session) makePlan() error {
 // globalBatch is what was asked for, or what the script would have under torchrun with
 // as many ranks.
 func (s *session) globalBatch() (batch int, why string, err error) {
+	if s.restarts.GlobalBatch > 0 {
+		return s.restarts.GlobalBatch, "as before in this run", nil
+	}
 	if ownBatches(s.profile) {
 		return s.ownGlobalBatch()
 	}

@@ -21,7 +21,7 @@ func twoDevices(data string, times ...float64) profiler.Profile {
 	p.Collectives = map[string]profiler.Collective{"Block": {AllGatherMs: 0.1, ReduceScatterMs: 0.1}}
 	for rank, ms := range times {
 		p.Devices = append(p.Devices, profiler.ProfileDevice{Rank: rank, Name: "d", UsableMemoryBytes: 1 << 30,
-			Costs: map[string]profiler.UnitCosts{"Block": {ForwardMs: linear(ms), BackwardMs: linear(2*ms), MemoryBytes: linear(1000)}}})
+			Costs: map[string]profiler.UnitCosts{"Block": {ForwardMs: linear(ms), BackwardMs: linear(2 * ms), MemoryBytes: linear(1000)}}})
 	}
 	return p
 }

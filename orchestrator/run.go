@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
-	"github.com/cephalorun/cephalorun/orchestrator/launch"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/show"
 	"github.com/cephalorun/cephalorun/templates"
@@ -84,59 +82,6 @@ func (s *session) obtainPlan(ctx context.Context) error {
 	return s.writePlan()
 }
 
-// train launches the workers and follows them to the end.
-func (s *session) train(ctx context.Context) error {
-	if err := s.enter(Starting, "", nil); err != nil {
-		return err
-	}
-	s.tracker = newTracker(len(s.devices.Chosen))
-	a := s.newAttempt(launch.Train, "")
-	a.screen = true
-	a.deps.Stderr = s.screen
-	a.deps.Stdout = s.screen.beside(s.deps.Stdout)
-	a.hear = s.hearTraining
-	end, err := a.do(ctx)
-	if err != nil {
-		return err
-	}
-	for _, p := range end.outcome.Left {
-		s.screen.say("%s cannot be killed; leaving it. Its device may need a reset of the host", p)
-	}
-	if end.stopped != nil {
-		return end.stopped
-	}
-	if !end.outcome.Success() {
-		return &ScriptError{a.failure(end)}
-	}
-	return nil
-}
-
-// statusInterval is how often status.json is renewed while steps come in.
-const statusInterval = time.Second
-
-// hearTraining keeps an event and shows what it means for the run.
-func (s *session) hearTraining(e events.Event) {
-	s.keep(e)
-	if e.Kind == events.Malformed {
-		s.screen.say("note: rank %d sent a line that is %s: %s", e.Rank, e.Message, e.Detail)
-	}
-	step, whole := s.tracker.add(e)
-	if !whole {
-		return
-	}
-	if s.state == Starting {
-		if err := s.enter(Training, "", nil); err != nil {
-			s.deps.Logger.Error("enter state", "error", err)
-		}
-	}
-	s.screen.progress(step)
-	if s.deps.Now().Sub(s.written) >= statusInterval {
-		if err := s.writeStatus(Status{State: s.state, Step: &step}); err != nil {
-			s.deps.Logger.Error("write status", "error", err)
-		}
-	}
-}
-
 // conclude says how the run ended and writes the report.
 func (s *session) conclude(ctx context.Context, err error) (show.Report, error) {
 	var script *ScriptError
@@ -150,7 +95,7 @@ func (s *session) conclude(ctx context.Context, err error) (show.Report, error) 
 	case err == nil:
 	case errors.As(err, &stopped):
 		if s.tracker != nil {
-			stopped.Steps = len(s.tracker.done)
+			stopped.Steps = s.tracker.steps()
 		}
 		outcome, message = Stopped, err.Error()
 	default:

@@ -38,7 +38,22 @@ type session struct {
 	even    *show.EvenSplit // nil unless compared
 	began   time.Time
 	written time.Time // of status.json
-	attempt int
+	// restarts is what the run has been through; resumedAt the step that the newest
+	// attempt began after; all the devices that the run was begun with.
+	restarts  *restarts
+	resumedAt int
+	all       []profiler.Device
+	lost      []int // ranks whose devices are gone since the last attempt
+	canSave   bool  // the script registered a function that saves
+	// whole is the profile of all of them, banned those that failed by their own word.
+	whole      profiler.Profile
+	banned     []string
+	comeback   *comeback
+	stragglers *stragglers
+	// launched is when the newest attempt began, and firstStep how long the first one
+	// took to its first step; 0 before that.
+	launched  time.Time
+	firstStep time.Duration
 }
 
 // Status is status.json: where a run stands.
@@ -52,7 +67,19 @@ type Status struct {
 
 // open checks what was asked for and makes the run's folder.
 func open(ctx context.Context, spec Spec, deps Deps) (*session, error) {
-	s := &session{spec: spec, deps: deps, state: Preparing, began: deps.Now(),
+	s, err := prepare(ctx, spec, deps)
+	if err != nil {
+		return nil, err
+	}
+	if s.store, err = rundir.Open(spec.StateDir); err != nil {
+		return nil, err
+	}
+	return s, s.makeFolder()
+}
+
+// prepare checks what was asked for, and finds the Python and the devices.
+func prepare(ctx context.Context, spec Spec, deps Deps) (*session, error) {
+	s := &session{spec: spec, deps: deps, state: Preparing, began: deps.Now(), restarts: &restarts{},
 		screen: &screen{out: deps.Stderr, width: deps.Width, now: deps.Now}}
 	if err := s.check(); err != nil {
 		return nil, err
@@ -65,10 +92,7 @@ func open(ctx context.Context, spec Spec, deps Deps) (*session, error) {
 	if s.devices, err = s.find(ctx); err != nil {
 		return nil, err
 	}
-	if s.store, err = rundir.Open(spec.StateDir); err != nil {
-		return nil, err
-	}
-	return s, s.makeFolder()
+	return s, nil
 }
 
 // check refuses what cannot work before anything is started.
@@ -78,6 +102,9 @@ func (s *session) check() error {
 	}
 	if s.spec.CompareEven < 0 || s.spec.CompareEven > 0 && s.spec.CompareEven <= warmUp {
 		return usage("--compare-even is %d; it must be at least %d: the first %d steps are warm-up and do not count", s.spec.CompareEven, warmUp+1, warmUp)
+	}
+	if s.spec.MaxRestarts < 0 {
+		return usage("--max-restarts is %d; it must be at least 0", s.spec.MaxRestarts)
 	}
 	if s.spec.Script == "" {
 		return nil
@@ -107,6 +134,15 @@ func (s *session) makeFolder() error {
 	if s.run, err = s.store.New(name, s.deps.Now()); err != nil {
 		return err
 	}
+	if err := s.saveSpec(); err != nil {
+		return err
+	}
+	return s.fillFolder()
+}
+
+// fillFolder writes what a run's folder holds before anything is started.
+func (s *session) fillFolder() error {
+	var err error
 	owner := rundir.Owner{PID: os.Getpid(), Started: s.began, Script: s.spec.Script, Args: s.spec.Args}
 	owner.Host, _ = os.Hostname() // for reading only
 	owner.StartTicks = ownStart()
@@ -159,12 +195,12 @@ func (s *session) keep(e events.Event) {
 
 // newAttempt prepares a start of torchrun.
 func (s *session) newAttempt(mode launch.Mode, prefix string) *attempt {
-	s.attempt++
+	s.restarts.Attempts++
 	return &attempt{
-		mode: mode, id: fmt.Sprintf("%s-%d", s.run.ID, s.attempt),
+		mode: mode, id: fmt.Sprintf("%s-%d", s.run.ID, s.restarts.Attempts),
 		script: s.spec.Script, args: s.spec.Args, planPath: s.run.Path(rundir.PlanFile),
 		weighting: s.spec.Weighting, keepSlurm: s.spec.KeepSlurm, grace: s.spec.StopGrace,
-		devices:   s.devices.Chosen,
+		devices: s.devices.Chosen, stuckAfter: s.spec.StuckAfter, firstStep: firstStepLimit,
 		logPath:   func(rank int) string { return s.run.Path(rundir.LogsDir, fmt.Sprintf("%srank-%d.log", prefix, rank)) },
 		launchLog: s.run.Path(rundir.LogsDir, prefix+"launcher.log"),
 		deps:      s.deps, run: s.run, python: s.python, entry: s.entry, hear: s.keep,

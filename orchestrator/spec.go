@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"time"
@@ -33,6 +34,13 @@ type Spec struct {
 	AllowEmulatedBF16 bool
 	// Remeasure ignores a cached profile.
 	Remeasure bool
+	// MaxRestarts is how often the training is brought back without progress.
+	MaxRestarts int
+	// ResumeArgs follow the script's own arguments when it is to go on from its newest
+	// checkpoint.
+	ResumeArgs []string
+	// StuckAfter is how long ranks may wait for each other at the least; 0: for ever.
+	StuckAfter time.Duration
 }
 
 // Deps is what a run needs of its surroundings.
@@ -52,4 +60,8 @@ type Deps struct {
 	Logger *slog.Logger
 	// Force is closed when the user does not want to wait any longer.
 	Force <-chan struct{}
+	// LookEvery is how often lost devices are looked for; 0 is a sensible time.
+	LookEvery time.Duration
+	// Pause waits before a restart; nil waits by the clock.
+	Pause func(ctx context.Context, d time.Duration)
 }

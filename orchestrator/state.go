@@ -16,19 +16,22 @@ const (
 	Comparing State = "comparing"
 	Starting  State = "starting"
 	Training  State = "training"
-	Done      State = "done"
-	Failed    State = "failed"
-	Stopped   State = "stopped"
+	// Restarting is between two attempts.
+	Restarting State = "restarting"
+	Done       State = "done"
+	Failed     State = "failed"
+	Stopped    State = "stopped"
 )
 
 // moves lists the states that may follow.
 var moves = map[State][]State{
-	Preparing: {Profiling, Planning, Comparing, Starting, Failed, Stopped},
-	Profiling: {Planning, Done, Failed, Stopped},
-	Planning:  {Comparing, Starting, Done, Failed, Stopped},
-	Comparing: {Starting, Failed, Stopped},
-	Starting:  {Training, Done, Failed, Stopped},
-	Training:  {Done, Failed, Stopped},
+	Preparing:  {Profiling, Planning, Comparing, Starting, Failed, Stopped},
+	Profiling:  {Planning, Done, Failed, Stopped},
+	Planning:   {Comparing, Starting, Done, Failed, Stopped},
+	Comparing:  {Starting, Failed, Stopped},
+	Starting:   {Training, Restarting, Done, Failed, Stopped},
+	Training:   {Restarting, Done, Failed, Stopped},
+	Restarting: {Planning, Starting, Failed, Stopped},
 }
 
 // next checks a move.

@@ -9,6 +9,8 @@ func TestStates(t *testing.T) {
 		{Preparing, Stopped},
 		{Preparing, Planning, Comparing, Starting, Training, Done},
 		{Preparing, Profiling, Planning, Starting, Stopped},
+		{Preparing, Planning, Starting, Training, Restarting, Starting, Training, Done},
+		{Preparing, Planning, Starting, Restarting, Planning, Starting, Training, Restarting, Failed},
 	} {
 		for i := range path[1:] {
 			if err := path[i].next(path[i+1]); err != nil {

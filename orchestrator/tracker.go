@@ -17,11 +17,30 @@ type tracker struct {
 	ranks   int
 	pending map[int][]*events.Event // by step, by rank
 	done    []show.Step
+	first   int // where in done the newest attempt begins
 	peaks   []int64
 }
 
 func newTracker(ranks int) *tracker {
-	return &tracker{ranks: ranks, pending: map[int][]*events.Event{}, peaks: make([]int64, ranks)}
+	t := &tracker{}
+	t.begin(ranks)
+	return t
+}
+
+// begin starts to count another attempt, which may have other ranks.
+func (t *tracker) begin(ranks int) {
+	t.ranks, t.pending, t.peaks, t.first = ranks, map[int][]*events.Event{}, make([]int64, ranks), len(t.done)
+}
+
+// steps is how many steps are done: those that were done twice count once.
+func (t *tracker) steps() int { return len(t.done) }
+
+// last is the number of the last step of the newest attempt; 0 without one.
+func (t *tracker) last() int {
+	if len(t.done) == t.first {
+		return 0
+	}
+	return t.done[len(t.done)-1].Number
 }
 
 // add notes a report. It returns the step when that was the last rank's.
@@ -41,8 +60,17 @@ func (t *tracker) add(e events.Event) (show.Step, bool) {
 	}
 	delete(t.pending, e.Step)
 	step := combine(reports)
+	t.forget(step.Number)
 	t.done = append(t.done, step)
 	return step, true
+}
+
+// forget drops steps that are done again after a restart.
+func (t *tracker) forget(from int) {
+	for len(t.done) > 0 && t.done[len(t.done)-1].Number >= from {
+		t.done = t.done[:len(t.done)-1]
+	}
+	t.first = min(t.first, len(t.done))
 }
 
 // combine is one step of the run. The loss is the mean over all samples: a rank
@@ -69,19 +97,21 @@ func combine(reports []*events.Event) show.Step {
 	return step
 }
 
-// steady are the steps that count for medians.
+// steady are the steps that count for medians: those of the newest attempt, whose plan
+// is reported.
 func (t *tracker) steady() []show.Step {
-	if len(t.done) <= warmUp {
+	newest := t.done[t.first:]
+	if len(newest) <= warmUp {
 		return nil
 	}
-	return t.done[warmUp:]
+	return newest[warmUp:]
 }
 
 // report puts predicted beside measured.
 func (t *tracker) report(plan solver.Plan, names []string) show.Report {
 	r := show.Report{
 		Strategy: plan.Strategy, GlobalBatch: plan.GlobalBatch, Steps: len(t.done),
-		SkippedSteps: min(warmUp, len(t.done)), PredictedStepMs: plan.Predicted.IterationMs,
+		SkippedSteps: len(t.done) - len(t.steady()), PredictedStepMs: plan.Predicted.IterationMs,
 	}
 	for _, s := range t.done {
 		if s.HasLoss && !r.HasLoss {
@@ -130,10 +160,5 @@ func medianOf(steps []show.Step, value func(show.Step) float64) float64 {
 	for i, s := range steps {
 		values[i] = value(s)
 	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[middle]
-	}
-	return (values[middle-1] + values[middle]) / 2
+	return middle(values)
 }

@@ -30,6 +30,10 @@ type app struct {
 	// signals starts to listen for signals: the first one ends the context, the
 	// second closes the channel.
 	signals func(context.Context) (ctx context.Context, force <-chan struct{}, release func())
+	// pause waits before a restart; nil waits by the clock.
+	pause func(context.Context, time.Duration)
+	// lookEvery is how often lost devices are looked for; 0 is a sensible time.
+	lookEvery time.Duration
 	// width is the width of the terminal on stderr, 0 if there is none.
 	width int
 }
@@ -67,7 +71,7 @@ func (a *app) deps(o *options, force <-chan struct{}) (orchestrator.Deps, error)
 	}
 	d := orchestrator.Deps{
 		Supervisor: guard, GPUs: a.gpus, CPU: a.cpu, Environ: a.environ, Dir: a.dir, Now: a.now,
-		Stdout: a.stdout, Stderr: a.stderr, Width: a.width, Logger: log, Force: force,
+		Stdout: a.stdout, Stderr: a.stderr, Width: a.width, Logger: log, Force: force, Pause: a.pause, LookEvery: a.lookEvery,
 	}
 	if o.json {
 		// Standard output is for events then; what the script prints goes beside it.

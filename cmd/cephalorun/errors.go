@@ -35,6 +35,9 @@ func printError(a *app, o *options, err error, code int) {
 	if isScript {
 		fmt.Fprint(a.stderr, failureText(script.Failure))
 		last = "cephalorun: " + script.Failure.Headline()
+		if code == exitGaveUp {
+			last = "cephalorun: " + err.Error()
+		}
 	}
 	if a.width > 0 && !o.noColor {
 		last = "\x1b[1;31m" + last + "\x1b[0m"
@@ -63,5 +66,8 @@ func failureText(f orchestrator.Failure) string {
 		fmt.Fprintf(&b, "stopped because of rank %d: rank %s\n", f.Rank, strings.Join(names, ", "))
 	}
 	fmt.Fprintf(&b, "full log: %s\n", f.LogPath)
+	if f.NotRestarted != "" {
+		fmt.Fprintf(&b, "not restarted (cause: %s): %s\n", f.Cause, f.NotRestarted)
+	}
 	return b.String()
 }

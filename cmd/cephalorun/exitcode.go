@@ -16,6 +16,7 @@ const (
 	exitUsage   = 2
 	exitNoPlan  = 3
 	exitMachine = 4
+	exitGaveUp  = 5
 	exitSignal  = 128 // and the number of the signal
 )
 
@@ -42,6 +43,8 @@ func exitCode(err error) int {
 		return exitSignal + int(stopped.Signal)
 	case errors.As(err, &infeasible):
 		return exitNoPlan
+	case errors.Is(err, orchestrator.ErrGaveUp):
+		return exitGaveUp
 	case errors.Is(err, orchestrator.ErrScript):
 		return exitScript
 	case errors.Is(err, orchestrator.ErrMachine):

@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if os.Getenv(mainRole) != "" {
+		_ = os.Unsetenv(mainRole)
+		os.Exit(fakeMain(os.Args[1:]))
+	}
 	switch os.Getenv(fakeRole) {
 	case "":
 		os.Exit(m.Run())
@@ -49,6 +53,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// monitorInterval is how often torchrun looks at its workers.
+const monitorInterval = 100 * time.Millisecond
+
 // fakePython answers what version it is, or plays torchrun.
 func fakePython(args []string) int {
 	if args[0] == "-c" {
@@ -61,7 +68,7 @@ func fakePython(args []string) int {
 	var workers []*exec.Cmd
 	for rank := range n {
 		c := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"worker"}, args[shim+1:]...),
-			Env:    append(os.Environ(), fakeRole+"=worker", "RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank)),
+			Env:    append(os.Environ(), fakeRole+"=worker", "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(n), "LOCAL_RANK="+strconv.Itoa(rank)),
 			Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 		if err := c.Start(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -74,6 +81,7 @@ func fakePython(args []string) int {
 	for range n {
 		if err := <-ended; err != nil && code == 0 {
 			code = 1
+			time.Sleep(monitorInterval)
 			for _, c := range workers {
 				_ = c.Process.Signal(unix.SIGTERM)
 			}
@@ -86,7 +94,9 @@ func fakePython(args []string) int {
 type fakeWorker struct {
 	rank int
 	conn net.Conn
-	in   *bufio.Reader
+	told chan string // what the supervisor says
+	step int         // the last one that is done
+	met  int         // meetings of the ranks so far
 }
 
 func fakeWork(argv []string) int {
@@ -102,7 +112,8 @@ func fakeWork(argv []string) int {
 	if err != nil {
 		return 71
 	}
-	w := &fakeWorker{rank, conn, bufio.NewReader(conn)}
+	w := &fakeWorker{rank: rank, conn: conn, told: make(chan string, 100)}
+	go w.listen()
 	w.send("hello", map[string]any{"local_rank": rank, "pid": os.Getpid()})
 	if os.Getenv("CEPHALO_MODE") == "hardware" {
 		w.write(map[string]any{"hardware": map[string]any{"matmul_tflops": map[string]float64{"fp32": 1.5}, "memory_gb_per_s": 20, "host_link_gb_per_s": nil,
@@ -115,6 +126,10 @@ func fakeWork(argv []string) int {
 	}
 	w.send("start", map[string]any{"pid": os.Getpid(), "host": "here", "torch": "2.15.0"})
 	code := w.script(strings.Split(string(text), "\n"), argv[1:])
+	if code == stoppedCode {
+		w.send("exit", map[string]any{"code": 0, "phase": "stopped"})
+		return 0
+	}
 	w.send("exit", map[string]any{"code": code})
 	return code
 }
@@ -128,7 +143,17 @@ func fakeWork(argv []string) int {
 //	measure DTYPE         end here when profiling, having measured a model of that type
 //	measure-whole DTYPE   the same, of units that cannot be cut
 //	too-big               the same with a model that no device can hold
-//	steps N               train
+//	steps N               train to step N
+//	until N COMMAND       a command, before the Nth restart only
+//	save                  save a checkpoint of the step that was done last
+//	resume                with --resume, go on from the newest checkpoint
+//	cut FILE              cut a file of the newest checkpoint short
+//	lose NAME             take a device out of the devices file
+//	find NAME             put it back
+//	oom RANK BYTES        that rank runs out of memory and would need so much
+//	hang RANK             that rank stands still, and the others wait for it
+//	await COMMAND         wait for that command of the supervisor's, save and stop
+//	train-on              train, saving at every step, until told to stop
 //	wait                  wait until told to stop, or killed
 func (w *fakeWorker) script(lines, args []string) int {
 	for _, line := range lines {
@@ -139,6 +164,7 @@ func (w *fakeWorker) script(lines, args []string) int {
 		case "fail":
 			who, what, _ := strings.Cut(rest, " ")
 			class, text, _ := strings.Cut(what, " ")
+			w.meet()
 			if who == strconv.Itoa(w.rank) {
 				fmt.Fprintln(os.Stderr, "Traceback: "+class)
 				w.send("error", map[string]any{"exception": class, "message": text, "user_frame": "train.py:3 in main"})
@@ -150,6 +176,7 @@ func (w *fakeWorker) script(lines, args []string) int {
 				return w.script([]string{"fail " + rest}, args)
 			}
 		case "kill":
+			w.meet()
 			if rest == strconv.Itoa(w.rank) {
 				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 			}
@@ -161,17 +188,163 @@ func (w *fakeWorker) script(lines, args []string) int {
 			}
 		case "steps":
 			n, _ := strconv.Atoi(rest)
-			for step := 1; step <= n; step++ {
-				w.send("step", map[string]any{"step": step, "loss": 5.0 - float64(step)/10, "samples": 4,
-					"step_ms": 10, "compute_ms": 8 - w.rank, "wait_ms": 2 + w.rank, "peak_memory_bytes": 1 << 20})
+			for w.step < n {
+				w.trainStep()
+			}
+		case "until":
+			count, command, _ := strings.Cut(rest, " ")
+			limit, _ := strconv.Atoi(count)
+			if n, _ := strconv.Atoi(os.Getenv("CEPHALO_RESTART_COUNT")); n < limit {
+				if code := w.script([]string{command}, args); code != 0 {
+					return code
+				}
+			}
+		case "save":
+			w.save()
+		case "resume":
+			if slices.Contains(args, "--resume") {
+				w.resume()
+			}
+			w.meet()
+			if w.step == 0 && os.Getenv("CEPHALO_MUST_RESUME") != "" {
+				return w.script([]string{"fail 0 StartedOver no checkpoint was loaded"}, args)
+			}
+		case "cut":
+			if w.rank == 0 {
+				_ = os.Truncate(filepath.Join(w.newest(), rest), 1)
 			}
 		case "wait":
 			fmt.Println("waiting")
-			_, _ = w.in.ReadString('\n')
+			<-w.told
 			return 0
+		case "lose":
+			w.devices(func(text string) string { return strings.Replace(text, "  - { name: "+rest, "  # - { name: "+rest, 1) })
+		case "find":
+			w.devices(func(text string) string { return strings.ReplaceAll(text, "  # -", "  -") })
+		case "oom":
+			who, needed, _ := strings.Cut(rest, " ")
+			w.meet()
+			if who == strconv.Itoa(w.rank) {
+				n, _ := strconv.ParseInt(needed, 10, 64)
+				w.send("error", map[string]any{"exception": "RuntimeError", "message": "can't allocate memory", "out_of_memory": true, "needed_bytes": n})
+				return 1
+			}
+			time.Sleep(time.Minute)
+		case "hang":
+			w.meet()
+			if rest == strconv.Itoa(w.rank) {
+				w.send("heartbeat", map[string]any{"step": w.step, "phase": "script", "moves": 7})
+			} else {
+				w.send("heartbeat", map[string]any{"step": w.step, "phase": "forward", "unit": "Block 2", "collective": "gather", "moves": 9})
+			}
+			for told := range w.told {
+				if strings.Contains(told, "stacks") {
+					w.send("stacks", map[string]any{"path": "somewhere"})
+				}
+			}
+		case "await":
+			w.meet()
+			fmt.Println("waiting")
+			for told := range w.told {
+				if strings.Contains(told, strconv.Quote(rest)) {
+					w.save()
+					return stoppedCode
+				}
+			}
+		case "train-on":
+			if w.trainOn() {
+				return stoppedCode
+			}
 		}
 	}
 	return 0
+}
+
+// meet waits until every rank is here, as in a collective.
+func (w *fakeWorker) meet() {
+	w.met++
+	world, _ := strconv.Atoi(os.Getenv("WORLD_SIZE"))
+	at := func(rank int) string {
+		return filepath.Join(os.Getenv("CEPHALO_OUTPUT"), fmt.Sprintf("met-%d-%d", rank, w.met))
+	}
+	_ = os.WriteFile(at(w.rank), nil, 0o644)
+	deadline := time.Now().Add(10 * time.Second)
+	for rank := range world {
+		for _, err := os.Stat(at(rank)); err != nil && time.Now().Before(deadline); _, err = os.Stat(at(rank)) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func (w *fakeWorker) trainStep() {
+	w.step++
+	w.send("step", map[string]any{"step": w.step, "loss": 5.0 - float64(w.step)/10, "samples": 4,
+		"step_ms": 10, "compute_ms": 8 - w.rank, "wait_ms": 2 + w.rank, "peak_memory_bytes": 1 << 20})
+}
+
+// stoppedCode says within this file that a script was stopped from inside.
+const stoppedCode = -1
+
+// listen hands on what the supervisor says, and ends the worker with it.
+func (w *fakeWorker) listen() {
+	lines := bufio.NewScanner(w.conn)
+	for lines.Scan() {
+		w.told <- lines.Text()
+	}
+	os.Exit(3)
+}
+
+// devices rewrites the devices file, once for all ranks.
+func (w *fakeWorker) devices(change func(string) string) {
+	if w.rank == 0 {
+		text, _ := os.ReadFile("devices.yaml")
+		_ = rundir.WriteFile("devices.yaml", []byte(change(string(text))))
+	}
+	w.meet()
+}
+
+// trainOn trains until it is told to stop; true if it was.
+func (w *fakeWorker) trainOn() bool {
+	for range 2000 {
+		w.trainStep()
+		w.save()
+		select {
+		case <-w.told:
+			return true
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return false
+}
+
+// checkpoints is where the script saves.
+func checkpoints() string { return filepath.Join(os.Getenv("CEPHALO_RUN_DIR"), "checkpoints") }
+
+func (w *fakeWorker) save() {
+	dir := filepath.Join(checkpoints(), fmt.Sprintf("step-%03d", w.step))
+	if w.rank == 0 {
+		_ = os.MkdirAll(dir, 0o755)
+		for _, name := range []string{"shard", ".metadata"} {
+			_ = os.WriteFile(filepath.Join(dir, name), []byte(strconv.Itoa(w.step)+"........"), 0o644)
+		}
+	}
+	w.send("checkpoint", map[string]any{"phase": "saved", "path": dir, "step": w.step, "files": map[string]int{"shard": 8 + len(strconv.Itoa(w.step))}})
+}
+
+// newest is the newest checkpoint there is; empty without one.
+func (w *fakeWorker) newest() string {
+	found, _ := filepath.Glob(filepath.Join(checkpoints(), "step-*"))
+	if len(found) == 0 {
+		return ""
+	}
+	return found[len(found)-1]
+}
+
+func (w *fakeWorker) resume() {
+	if dir := w.newest(); dir != "" {
+		w.step, _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "step-"))
+		w.send("resume", map[string]any{"step": w.step, "path": dir})
+	}
 }
 
 func (w *fakeWorker) send(kind string, fields map[string]any) {

@@ -27,6 +27,7 @@ type bench struct {
 	out    *buffer
 	err    *buffer
 	signal func(unix.Signal)
+	pauses []time.Duration // before restarts, which the bench does not wait for
 }
 
 // buffer is a writer that a test can read and wait on.
@@ -102,6 +103,8 @@ func newBench(t *testing.T) *bench {
 			return ctx, force, func() {}
 		},
 	}
+	b.app.lookEvery = 10 * time.Millisecond
+	b.app.pause = func(_ context.Context, d time.Duration) { b.pauses = append(b.pauses, d) }
 	return b
 }
 

@@ -36,10 +36,19 @@ type options struct {
 	stopGrace    time.Duration
 	keepSlurm    bool
 	emulatedBF16 bool
+	maxRestarts  int
+	resumeArgs   []string
+	stuckAfter   time.Duration
 }
 
-// defaultGrace is longer than the 30 s that torchrun gives its workers.
-const defaultGrace = 40 * time.Second
+const (
+	// defaultGrace is longer than the 30 s that torchrun gives its workers.
+	defaultGrace = 40 * time.Second
+	// defaultRestarts is how often a run is brought back without progress.
+	defaultRestarts = 3
+	// defaultStuck is how long ranks may wait for one that does not come.
+	defaultStuck = time.Minute
+)
 
 func (o *options) addGlobal(f *pflag.FlagSet, environ []string) {
 	f.StringVar(&o.stateDir, "state-dir", rundir.DefaultState, "folder for runs and profiles")
@@ -78,7 +87,14 @@ func (o *options) addRun(f *pflag.FlagSet) {
 	o.addPlanning(f)
 	f.StringVar(&o.plan, "plan", "", "use this plan and do not solve for one")
 	f.IntVar(&o.compareEven, "compare-even", 0, "run this many of the script's first steps under the even split before, and report what the plan gains")
+	o.addRestarts(f)
 	f.Var(&o.weighting, "weighting", "what the script's loss is: samples (a mean over them), tokens (a cross entropy's mean over targets that are not ignored) or mean (already divided by a global count)")
+}
+
+func (o *options) addRestarts(f *pflag.FlagSet) {
+	f.IntVar(&o.maxRestarts, "max-restarts", defaultRestarts, "how often the training is brought back after a failure without having gone further meanwhile")
+	f.StringArrayVar(&o.resumeArgs, "resume-args", nil, "arguments, separated by blanks, that the script gets after its own when it is to go on from its newest checkpoint")
+	f.DurationVar(&o.stuckAfter, "stuck-after", defaultStuck, "how long ranks may wait for one that does not come (at least; 10 median steps if that is more; 0: for ever)")
 }
 
 // spec is what the flags ask for.
@@ -96,7 +112,17 @@ func (o *options) spec(script string, args []string) orchestrator.Spec {
 		Script: script, Args: args, GlobalBatch: max(0, int(o.globalBatch)), Python: o.python, StateDir: o.stateDir,
 		Devices: o.devices, ProfileFile: o.profile, PlanFile: o.plan, Strategy: strategy, CompareEven: o.compareEven, Weighting: weight,
 		StopGrace: o.stopGrace, KeepSlurm: o.keepSlurm, AllowEmulatedBF16: o.emulatedBF16, Remeasure: o.remeasure,
+		MaxRestarts: o.maxRestarts, ResumeArgs: words(o.resumeArgs), StuckAfter: o.stuckAfter,
 	}
+}
+
+// words cuts each value at its blanks.
+func words(values []string) []string {
+	var all []string
+	for _, v := range values {
+		all = append(all, strings.Fields(v)...)
+	}
+	return all
 }
 
 // batchSize is a number of samples; 0 is not given, below it is auto.

@@ -57,7 +57,7 @@ Flags before SCRIPT are cephalorun's; everything after it is the script's.
 	root.AddCommand(
 		newRunCommand(a, o), newProfileCommand(a, o), newPlanCommand(a, o), newSimulateCommand(a, o), newDevicesCommand(a, o),
 		newDoctorCommand(a, o), newRunsCommand(a, o), newStatusCommand(a, o), newLogsCommand(a, o),
-		newStopCommand(a, o), newVersionCommand(a, o),
+		newStopCommand(a, o), newResumeCommand(a, o), newCheckpointCommand(a, o), newVersionCommand(a, o),
 	)
 	return root, o
 }

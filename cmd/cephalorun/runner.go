@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cephalorun/cephalorun/orchestrator"
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/show"
 	"github.com/cephalorun/cephalorun/profiler"
 )
@@ -13,6 +14,10 @@ type runner struct{ deps orchestrator.Deps }
 
 func (r runner) run(ctx context.Context, s orchestrator.Spec) (show.Report, error) {
 	return orchestrator.Run(ctx, s, r.deps)
+}
+
+func (r runner) resume(ctx context.Context, run *rundir.Run, stateDir string) (show.Report, error) {
+	return orchestrator.Resume(ctx, run, stateDir, r.deps)
 }
 
 func (r runner) plan(ctx context.Context, s orchestrator.Spec) (orchestrator.Planned, error) {

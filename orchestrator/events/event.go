@@ -18,7 +18,10 @@ const (
 	Step       Kind = "step"
 	Phase      Kind = "phase"
 	Profile    Kind = "profile"
-	Checkpoint Kind = "checkpoint"
+	Checkpoint Kind = "checkpoint" // phase: saving | saved | failed | loaded | can-save
+	Resume     Kind = "resume"     // the script goes on after step
+	Heartbeat  Kind = "heartbeat"  // where the rank is; not kept
+	Stacks     Kind = "stacks"     // the rank has written its stacks to path
 	Error      Kind = "error"
 	Exit       Kind = "exit"
 )
@@ -30,7 +33,9 @@ const (
 	Launch    Kind = "launch"    // an attempt was started
 	PlanMade  Kind = "plan"
 	State     Kind = "state" // the run went into another state
-	Ended     Kind = "end"   // the run is over
+	Restart   Kind = "restart"
+	Straggler Kind = "straggler"
+	Ended     Kind = "end" // the run is over
 )
 
 // NoRank is the rank of an event that no rank sent.
@@ -61,6 +66,23 @@ type Event struct {
 	Phase  string `json:"phase,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	Path   string `json:"path,omitempty"`
+
+	// Unit and Collective are where a rank is: in which unit, and for what it waits.
+	// Moves grows whenever that changes.
+	Unit       string `json:"unit,omitempty"`
+	Collective string `json:"collective,omitempty"`
+	Moves      int64  `json:"moves,omitempty"`
+	// CPUMs is the processor time of the rank so far.
+	CPUMs float64 `json:"cpu_ms,omitempty"`
+
+	// Files are those of a checkpoint, with their sizes.
+	Files map[string]int64 `json:"files,omitempty"`
+	// OutOfMemory marks an error for want of memory on the device; NeededBytes is what
+	// the rank would have held at once, 0 when it is not known.
+	OutOfMemory bool  `json:"out_of_memory,omitempty"`
+	NeededBytes int64 `json:"needed_bytes,omitempty"`
+	// Cause is the class of what ended an attempt.
+	Cause string `json:"cause,omitempty"`
 
 	Exception string `json:"exception,omitempty"`
 	Message   string `json:"message,omitempty"`

@@ -31,6 +31,12 @@ type Command struct {
 // Stop asks workers to stop at the next end of a step.
 func Stop() Command { return Command{Kind: "stop"} }
 
+// SaveAndStop asks workers to stop when the script has saved its next checkpoint.
+func SaveAndStop() Command { return Command{Kind: "save-and-stop"} }
+
+// DumpStacks asks workers to write the stacks of their threads.
+func DumpStacks() Command { return Command{Kind: "stacks"} }
+
 // Server listens for workers.
 type Server struct {
 	// Dependencies, never modified.

@@ -27,6 +27,11 @@ type Workers struct {
 	Threads   int    // for a rank whose device does not say
 	MPS       *MPS   // nil without
 	KeepSlurm bool
+	RunID     string
+	// Restart counts the starts of this run before this one.
+	Restart int
+	// MustResume says that a script that begins again at step 1 is an error.
+	MustResume bool
 }
 
 // owned are names that torchrun or this program sets for workers: a value of an
@@ -36,7 +41,7 @@ var owned = []string{
 	"ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
 	"CUDA_VISIBLE_DEVICES", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
 	"CEPHALO_MODE", "CEPHALO_RUN_DIR", "CEPHALO_PLAN", "CEPHALO_DEVICES", "CEPHALO_SOCKET",
-	"CEPHALO_OUTPUT", "CEPHALO_WEIGHTING",
+	"CEPHALO_OUTPUT", "CEPHALO_WEIGHTING", "CEPHALO_RUN_ID", "CEPHALO_RESTART_COUNT", "CEPHALO_MUST_RESUME",
 }
 
 // ownedPrefixes are families of such names. PET_ is how torchrun takes its own
@@ -79,7 +84,10 @@ func (w Workers) own() map[string]string {
 	own := map[string]string{
 		"CEPHALO_MODE": string(w.Mode), "CEPHALO_RUN_DIR": w.RunDir, "CEPHALO_PLAN": w.Plan,
 		"CEPHALO_DEVICES": w.Devices, "CEPHALO_SOCKET": w.Socket, "CEPHALO_OUTPUT": w.Output,
-		"CEPHALO_WEIGHTING": w.Weighting,
+		"CEPHALO_WEIGHTING": w.Weighting, "CEPHALO_RUN_ID": w.RunID, "CEPHALO_RESTART_COUNT": itoa(w.Restart),
+	}
+	if w.MustResume {
+		own["CEPHALO_MUST_RESUME"] = "1"
 	}
 	if w.MPS != nil {
 		own["CUDA_MPS_PIPE_DIRECTORY"], own["CUDA_MPS_LOG_DIRECTORY"] = w.MPS.PipeDir, w.MPS.LogDir

@@ -47,6 +47,8 @@ const (
 	StatusFile   = "status.json"
 	ReportJSON   = "report.json"
 	ReportHTML   = "report.html"
+	RestartsFile = "restarts.json"
+	SpecFile     = "spec.json"
 	ownerFile    = "run.json"
 	lockFile     = ".lock"
 )

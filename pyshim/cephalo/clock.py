@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
+from .place import Place
+
 Wait = float | tuple[torch.cuda.Event, torch.cuda.Event]
 """Milliseconds, or the two events around a wait on the device."""
 
@@ -21,15 +23,22 @@ class Clock:
     last call took that many times as long.
     """
 
-    def __init__(self, device: torch.device, slowdown: float = 1.0):
+    def __init__(self, device: torch.device, slowdown: float = 1.0, place: Place | None = None):
         self.device = device
         self.slowdown = slowdown
+        self.place = place or Place()
+        """Where the rank is, for the heartbeats."""
         self._waits: list[Wait] = []
         self._paced = time.thread_time()
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Everything inside counts as waiting for other ranks."""
+    def waiting(self, what: str = "collective") -> Iterator[None]:
+        """Everything inside counts as waiting for other ranks, in the collective ``what``."""
+        with self.place.waiting(what), self._timed():
+            yield
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
         if self.device.type == "cuda":
             before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             before.record()

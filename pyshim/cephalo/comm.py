@@ -17,7 +17,7 @@ the same ranks) side by side move several times as much, so large buffers are sp
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 import torch
@@ -64,6 +64,7 @@ class Comm:
         if self.backend == "nccl" and self.world_size > 1:
             self._unequal = choose(group, device)
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._under_way: deque[tuple[str, torch.cuda.Event]] = deque(maxlen=64)
 
     def gather(self, full: torch.Tensor, shard: torch.Tensor, sizes: Sequence[int]) -> Handle:
         """Fill ``full`` (1-D, sum(sizes) elements) from every rank's ``shard`` (1-D, sizes[rank]
@@ -74,7 +75,7 @@ class Comm:
                 full.copy_(shard)
             return Handle(lambda: None)
         if self.backend == "nccl":
-            return self._on_side_stream(lambda: self._nccl_gather(full, shard, sizes))
+            return self._on_side_stream(lambda: self._nccl_gather(full, shard, sizes), "gather")
         return self._gloo_gather(full, shard, sizes)
 
     def reduce(
@@ -88,7 +89,7 @@ class Comm:
             return ReduceHandle(lambda: full.to(out_dtype))
         if self.backend == "nccl":
             out = full.new_empty(sizes[self.rank])
-            handle = self._on_side_stream(lambda: self._nccl_reduce(out, full, sizes))
+            handle = self._on_side_stream(lambda: self._nccl_reduce(out, full, sizes), "reduction")
             return ReduceHandle(lambda: (handle.wait(), full, out.to(out_dtype))[2])
         return self._gloo_reduce(full, sizes, out_dtype)
 
@@ -149,7 +150,16 @@ class Comm:
         else:
             self._unequal.reduce(out, full, sizes, self.group)
 
-    def _on_side_stream(self, issue: Callable[[], None]) -> Handle:
+    def pending(self) -> str:
+        """The oldest collective that the device has not ended; empty if it waits for none."""
+        while self._under_way:
+            name, done = self._under_way[0]
+            if not done.query():
+                return name
+            self._under_way.popleft()
+        return ""
+
+    def _on_side_stream(self, issue: Callable[[], None], name: str) -> Handle:
         """Run a collective on our own stream, after what the current stream has queued."""
         stream = self._stream
         assert stream is not None
@@ -157,6 +167,7 @@ class Comm:
         with torch.cuda.stream(stream):
             issue()
             done = stream.record_event()
+        self._under_way.append((name, done))
 
         def finish() -> None:
             nonlocal issue

@@ -20,6 +20,7 @@ from .batch import Signature, flatten_call, local_batch, microbatch_bounds, unfl
 from .compilers import uncompiled
 from .flat import FlatBuffer
 from .layered import LayeredCall
+from .place import SCRIPT
 from .probing import SAMPLES as PROBED_SAMPLES
 from .probing import BufferGuard, ProbedCall, carriers, note_call, sign, with_samples
 from .randomness import untouched_randomness
@@ -66,7 +67,10 @@ class Engine:
         """Reduced gradients that the script has not been given yet."""
         self._weight: StepWeight | None = None
         self._anchor = torch.zeros((), requires_grad=True)
+        self._place = runtime.clock.place
+        self._phase = "forward"
         self._absorb()
+        self._name_units()
 
     def _absorb(self) -> None:
         """Small nested units run together with the unit around them, so that a unit stays one
@@ -80,6 +84,12 @@ class Engine:
                 unit.absorbed = [u for u in inner if u.absorber is None]
                 for nested in unit.absorbed:
                     nested.absorber = unit
+
+    def _name_units(self) -> None:
+        """Number the units of one kind, for messages."""
+        for unit in self.units:
+            alike = [u for u in self.units if u.kind == unit.kind]
+            unit.name = f"{unit.kind} {alike.index(unit)}" if len(alike) > 1 else unit.kind
 
     # -- forward --------------------------------------------------------------------------------
 
@@ -107,6 +117,8 @@ class Engine:
         leaves = [self._to_device(x) for x in leaves]
         args, kwargs = unflatten_call(leaves, spec)
         training = torch.is_grad_enabled()
+        self._phase = "forward" if training else "evaluation"
+        self._place.enter(self._phase, self.root.name)
         weight = None
         if training:
             self.runtime.before_training_forward(self, run, args, kwargs)
@@ -124,6 +136,7 @@ class Engine:
             output = self._unit_forward(self.root, run, args, kwargs, cut)
         finally:
             self.in_forward = self.runtime.in_training_forward = False
+            self._place.enter(SCRIPT)
         self._order["forward"] = self._running["forward"]
         if weight is None or not self._watch(output, weight):
             self.free()
@@ -219,6 +232,7 @@ class Engine:
 
     def _begin(self, unit: Unit, phase: str) -> None:
         """Gather the unit, and start the gather of the one that came after it the last time."""
+        self._place.enter(phase if phase == "backward" else self._phase, unit.name)
         unit.gather()
         if phase == "forward" and self.in_backward:
             return
@@ -270,7 +284,7 @@ class Engine:
     def _finish_reduce(self, unit: Unit) -> None:
         for member in (unit, *unit.absorbed):
             for buffer, handle in member.reduce_in_flight:
-                with self.runtime.clock.waiting():
+                with self.runtime.clock.waiting("reduction"):
                     reduced = handle.wait()
                 known = self._pending.get(buffer)
                 self._pending[buffer] = reduced if known is None else known.add_(reduced)
@@ -284,13 +298,14 @@ class Engine:
         """
         self.free()
         synced = self.sync_wanted()
-        notes = [float(self.runtime.stop_asked())]
+        notes = [float(self.runtime.stop_asked()), float(self.runtime.save_asked())]
         notes += [float(u.has_gradients) for u in self.units]
         if synced:
             for unit in self.units:
                 notes += unit.take_notes(self._weight)
         totals = iter(self.runtime.sum_over_ranks(notes))
         self.runtime.stop_agreed |= next(totals) > 0
+        self.runtime.save_agreed |= next(totals) > 0
         left = [unit for unit in self.units if next(totals) > 0]
         for unit in left:
             if unit.absorber not in left:
@@ -303,6 +318,7 @@ class Engine:
         self._order["backward"] = self._running["backward"]
         self._reducing, self._calls_left, self.in_backward = [], {}, False
         self.runtime.busy.discard(self)
+        self._place.enter(SCRIPT)
         self.runtime.after_backward(self._weight.samples)
 
     # -- which arguments carry the batch --------------------------------------------------------

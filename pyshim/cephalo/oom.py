@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import re
 
 import torch
 
@@ -17,6 +18,16 @@ def out_of_memory(err: BaseException) -> bool:
     if isinstance(err, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(err, RuntimeError) and any(sign in str(err) for sign in _SIGNS)
+
+
+_TRIED = re.compile(r"tried to allocate ([\d.]+) *(bytes|[KMGT]iB)", re.IGNORECASE)
+_UNITS = {"bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+
+
+def tried_bytes(err: BaseException) -> int:
+    """What the failed allocation asked for, as its message says; 0 if it does not."""
+    found = _TRIED.search(str(err))
+    return int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
 
 
 def release(device: torch.device) -> None:

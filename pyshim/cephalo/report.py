@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,9 +37,12 @@ class Reporter:
         self._losses: list[torch.Tensor] = []
         self._samples = 0
         self._number = 0
+        self._stepped = False
         self._began: float | None = None
         self._unsent: _Step | None = None
         self._backwards = 0
+        self.on_first_step: Callable[[], int] = lambda: 0
+        """Called at the first step of this process: after which step the script goes on."""
 
     def watch(self, clock: Clock) -> None:
         """Take waiting times from ``clock``."""
@@ -73,10 +77,22 @@ class Reporter:
         now = time.perf_counter()
         step_ms = (now - self._began) * 1e3
         self.flush()
+        if not self._stepped:
+            self._stepped, self._number = True, self.on_first_step()
         self._number += 1
         waits = self._clock.take() if self._clock is not None else []
         self._unsent = _Step(self._number, step_ms, self._samples, self._losses, waits)
         self._began, self._losses, self._samples, self._backwards = now, [], 0, 0
+
+    @property
+    def steps(self) -> int:
+        """The number of the last step, those before a resume included."""
+        return self._number
+
+    @property
+    def training(self) -> bool:
+        """True if a backward has come since the last optimizer step: the next one is real."""
+        return self._backwards > 0 and self._began is not None
 
     def flush(self) -> None:
         """Send the step that is not sent yet."""

@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from .clock import Clock
 from .comm import Comm
 from .offload import Offloader
+from .place import Place
 from .plan import Plan, RankPlan
 from .weighting import SAMPLES, StepWeight, Targets
 
@@ -32,6 +33,7 @@ class Runtime:
         group: dist.ProcessGroup | None = None,
         weighting: str = SAMPLES,
         slowdown: float = 1.0,
+        place: Place | None = None,
     ):
         if not dist.is_initialized():
             dist.init_process_group()  # as fully_shard without a mesh does
@@ -46,7 +48,8 @@ class Runtime:
         self.comm = Comm(group, device)
         if self.comm.backend == "nccl":
             self.agree_on("the version of NCCL", torch.cuda.nccl.version())
-        self.clock = Clock(device, slowdown)
+        self.clock = Clock(device, slowdown, place)
+        self.clock.place.pending = self.comm.pending
         self.mesh: DeviceMesh | None = None
         self.samples_of_batch: Callable[[], int | None] = lambda: None
         self.on_training_forward: list[Callable[..., None]] = []
@@ -58,6 +61,9 @@ class Runtime:
         self._targets = Targets()
         self.stop_agreed = False
         """True once any rank was asked to stop; becomes so on all ranks in the same backward."""
+        self.save_asked: Callable[[], bool] = lambda: False
+        self.save_agreed = False
+        """The same for stopping after the script's next checkpoint."""
 
     @functools.cached_property
     def offloader(self) -> Offloader:
@@ -95,7 +101,7 @@ class Runtime:
     def sum_over_ranks(self, values: list[float]) -> list[float]:
         """The sums over all ranks of a few numbers, added up in fp64."""
         vector = torch.tensor(values, dtype=torch.float64)
-        with self.clock.waiting():
+        with self.clock.waiting("sum of the ranks' notes"):
             dist.all_reduce(vector, group=self.control)
         return vector.tolist()
 

@@ -59,6 +59,8 @@ class Unit:
     ):
         self.modules = tuple(modules)
         self.kind = type(compat.without_checkpoint(modules[0]) or modules[0]).__name__
+        self.name = self.kind
+        """For people: the kind, and its number where there are several."""
         self.clock = clock
         self.comm = comm
         self.precision = precision
@@ -155,7 +157,7 @@ class Unit:
             unit.gather()
         if self.state is State.GATHERED:
             return
-        with self.clock.waiting():
+        with self.clock.waiting("gather"):
             for buffer in self.buffers:
                 buffer.finish_gather()
         self.scalars.gather()

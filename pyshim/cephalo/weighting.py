@@ -73,7 +73,7 @@ class StepWeight:
         if self._work is None:
             self._mine = self._targets.total() if self.samples else 0.0
             self._start(self._targets.seen)
-        with self._clock.waiting():
+        with self._clock.waiting("sum of what counts"):
             self._work.wait()
         self._known = True
         if self._sums[1] == 0:

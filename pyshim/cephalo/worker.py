@@ -13,15 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
-from . import intercept, ragged, runtime
+from . import api, intercept, oom, ragged, runtime
+from .commands import Commands
 from .data import Feed, Source
 from .devices import DeviceEntry, claim, load_device
 from .events import Events
+from .place import Place, start_heartbeats
 from .plan import load_plan
 from .report import Reporter
+from .resuming import Resume
 from .runtime import Runtime
+from .saving import Saves
 from .soundness import check_products
 from .weighting import TOKENS
 
@@ -44,6 +51,8 @@ class Settings:
     device_rank: int
     local_rank: int
     profile_seconds: float
+    restart: int
+    must_resume: bool
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> Settings:
@@ -60,6 +69,8 @@ class Settings:
             device_rank=int(env["RANK"]),
             local_rank=int(env["LOCAL_RANK"]),
             profile_seconds=float(env.get("CEPHALO_PROFILE_SECONDS") or PROFILE_SECONDS),
+            restart=int(env.get("CEPHALO_RESTART_COUNT") or 0),
+            must_resume=env.get("CEPHALO_MUST_RESUME") == "1",
         )
 
 
@@ -76,17 +87,18 @@ def main(argv: Sequence[str]) -> int:
     no script. Returns the exit code."""
     settings = Settings.read(os.environ)
     events = Events(settings.socket, settings.rank, settings.local_rank)
+    peak: list[Callable[[], int]] = []
     try:
-        return _run(settings, events, list(argv))
+        return _run(settings, events, list(argv), peak)
     except BaseException as err:
         code = _exit_code(err)
         if code:
-            _tell(events, err, argv[0] if argv else "hardware")
+            _tell(events, err, argv[0] if argv else "hardware", peak)
         events.send("exit", code=code)
         return code
 
 
-def _run(settings: Settings, events: Events, argv: list[str]) -> int:
+def _run(settings: Settings, events: Events, argv: list[str], peak: list[Callable[[], int]]) -> int:
     entry = load_device(settings.devices, settings.device_rank)
     device = claim(entry, settings.local_rank)
     if entry.shared_gpu:
@@ -96,12 +108,17 @@ def _run(settings: Settings, events: Events, argv: list[str]) -> int:
     plan = load_plan(settings.plan)
     feed = Feed(plan, settings.rank, _source(settings))
     reporter = Reporter(events, device)
-    stop = _StopRequest(events)
+    peak.append(reporter.peak_bytes)
+    place = Place()
+    commands = Commands(events, settings.run_dir / "logs" / f"stacks-rank-{settings.rank}.txt")
+    saves = Saves(events, place, lambda: reporter.steps)
+    resume = Resume(events, lambda: saves.loaded, settings.must_resume)
     made: list[Runtime] = []
 
     def make() -> Runtime:
-        one = _make_runtime(plan, device, entry, settings, feed, reporter)
-        one.stop_asked = stop.asked
+        one = _make_runtime(plan, device, entry, settings, feed, reporter, place)
+        one.stop_asked, one.save_asked = commands.stop_asked, commands.save_asked
+        saves.total = one.sum_over_ranks
         made.append(one)
         if settings.mode == "profile":
             from . import profile
@@ -119,8 +136,13 @@ def _run(settings: Settings, events: Events, argv: list[str]) -> int:
         backend="gloo" if entry.shared_gpu else None,
         note_targets=_targets_of(made) if settings.weighting == TOKENS else None,
     )
-    register_optimizer_step_post_hook(lambda *_: reporter.note_step())
+    saves.install()
+    saves.saved = lambda: _stop_if_agreed(made, saved=True)
+    _watch_steps(reporter, resume)
     register_optimizer_step_post_hook(lambda *_: _stop_if_agreed(made))
+    if settings.mode == "train":
+        api.announce_to(lambda: events.send("checkpoint", phase="can-save"))
+        start_heartbeats(events, place, lambda: reporter.steps)
     _send_start(events, entry, plan.world_size)
     stopped = _run_script(argv)
     reporter.flush()
@@ -128,7 +150,7 @@ def _run(settings: Settings, events: Events, argv: list[str]) -> int:
         raise NoUnits(f"{argv[0]} ended without a call of torch.distributed.fsdp.fully_shard")
     if settings.mode == "profile" and not stopped:
         raise NoUnits(f"{argv[0]} ended before its first training forward")
-    events.send("exit", code=0)
+    events.send("exit", code=0, **({"phase": "stopped"} if stopped else {}))
     return 0
 
 
@@ -163,8 +185,23 @@ def _send_start(events: Events, entry: DeviceEntry, world_size: int) -> None:
     )
 
 
-def _make_runtime(plan, device, entry, settings, feed, reporter) -> Runtime:
-    made = Runtime(plan, device, weighting=settings.weighting, slowdown=entry.slowdown)
+def _watch_steps(reporter: Reporter, resume: Resume) -> None:
+    """Report every real optimizer step, and look at the first one for a resume."""
+
+    def before(optimizer, *_) -> None:
+        if reporter.training and not reporter.steps:
+            resume.before_step(optimizer)
+
+    def after(optimizer, *_) -> None:
+        reporter.on_first_step = lambda: resume.after_step(optimizer)
+        reporter.note_step()
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+
+
+def _make_runtime(plan, device, entry, settings, feed, reporter, place) -> Runtime:
+    made = Runtime(plan, device, weighting=settings.weighting, slowdown=entry.slowdown, place=place)
     made.samples_of_batch = lambda: feed.last_counted
     made.on_backward.append(reporter.note_backward)
     made.on_training_forward.append(lambda *_: feed.check())
@@ -198,25 +235,18 @@ def _run_script(argv: list[str]) -> bool:
     return False
 
 
-class _StopRequest:
-    """Remembers that the supervisor asked for a stop. The ranks hear of it at different moments;
-    they agree on it in a backward, and stop after the optimizer step that follows."""
-
-    def __init__(self, events: Events):
-        self._asked = False
-        events.on_command = self._hear
-
-    def _hear(self, command: dict) -> None:
-        if command.get("kind") == "stop":
-            self._asked = True
-
-    def asked(self) -> bool:
-        return self._asked
-
-
-def _stop_if_agreed(made: Sequence[Runtime]) -> None:
+def _stop_if_agreed(made: Sequence[Runtime], saved: bool = False) -> None:
+    """End the script if all ranks agreed on it: at once, or once it has saved. ``saved`` says that
+    it just has; a function that it registered saves now."""
     if any(one.stop_agreed for one in made):
         raise ScriptStopped
+    if any(one.save_agreed for one in made):
+        if not saved:
+            for save in api.saves():
+                save()
+            saved = bool(api.saves())
+        if saved:
+            raise ScriptStopped
 
 
 def _exit_code(err: BaseException) -> int:
@@ -225,7 +255,9 @@ def _exit_code(err: BaseException) -> int:
     return EXIT_SCRIPT_FAILED
 
 
-def _tell(events: Events, err: BaseException, script: str) -> None:
+def _tell(
+    events: Events, err: BaseException, script: str, peak: Sequence[Callable[[], int]]
+) -> None:
     """Print the traceback and send the failure, naming the last frame of the user's own code."""
     here = os.path.dirname(os.path.abspath(__file__))
     frames = traceback.extract_tb(err.__traceback__)
@@ -247,4 +279,14 @@ def _tell(events: Events, err: BaseException, script: str) -> None:
         message=str(err),
         user_frame=frame,
         traceback=text,
+        **_memory_need(err, peak),
     )
+
+
+def _memory_need(err: BaseException, peak: Sequence[Callable[[], int]]) -> dict[str, object]:
+    """If the device had no memory left: what the rank would have held at once."""
+    if not oom.out_of_memory(err):
+        return {}
+    tried = oom.tried_bytes(err)
+    needed = sum(look() for look in peak) + tried if tried else 0
+    return {"out_of_memory": True, "needed_bytes": needed}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cephalorun/cephalorun/orchestrator"
+)
+
+// User case 55: incomplete checkpoints are named, whoever left them.
+func TestUserCase55ListOfCheckpoints(t *testing.T) {
+	b := newBench(t)
+	b.train(exitDone, "steps 3\nsave\nsteps 5\nsave\nuntil 1 cut shard\nuntil 1 kill 1\nsteps 8\nsave\n", nil, resume)
+	folder := filepath.Join(b.dir, "state", "runs", "latest", "checkpoints")
+	for name, file := range map[string]string{"step-900": "__0_0.distcp", "saving-step-901": "__0_0.distcp", "no-checkpoint": "x"} {
+		if err := os.MkdirAll(filepath.Join(folder, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name, file), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.out.content.Reset()
+	b.mustRun(exitDone, nil, "checkpoint", "ls", "--json")
+	var list []orchestrator.Checkpoint
+	if err := json.Unmarshal([]byte(b.out.String()), &list); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, c := range list {
+		got[filepath.Base(c.Path)] = c.Problem
+	}
+	want := map[string]string{"step-003": "", "step-005": "", "step-008": "", "incomplete-step-005": "it was set aside because it is incomplete",
+		"step-900": ".metadata is missing: it is written last", "saving-step-901": "it was being saved"}
+	if len(got) != len(want) {
+		t.Errorf("got %v", got)
+	}
+	for name, problem := range want {
+		if p, ok := got[name]; !ok || p != problem {
+			t.Errorf("%s: %q (%v), want %q", name, p, ok, problem)
+		}
+	}
+	b.out.content.Reset()
+	b.mustRun(exitDone, []string{"step-008", "incomplete: it was being saved"}, "checkpoint", "ls", folder)
+	b.mustRun(exitUsage, []string{"neither a folder nor a run"}, "checkpoint", "ls", "nothing")
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cephalorun/cephalorun/orchestrator"
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+	"github.com/cephalorun/cephalorun/orchestrator/show"
+)
+
+func newCheckpointCommand(a *app, o *options) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "checkpoint",
+		Short:   "List, verify and export the checkpoints that scripts saved",
+		Long:    "List, verify and export distributed checkpoints (torch.distributed.checkpoint), without a GPU.\n" + exitHelp,
+		Example: "  cephalorun checkpoint ls\n  cephalorun checkpoint export checkpoints/step-400 model.safetensors",
+		Args:    exactArgs(cobra.NoArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newCheckpointList(a, o), newCheckpointVerify(a, o), newCheckpointExport(a, o))
+	return c
+}
+
+func newCheckpointList(a *app, o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls [RUN|FOLDER]",
+		Short:   "List the checkpoints of a run (the newest one if none is named) or of a folder",
+		Long:    "List checkpoints, oldest first; incomplete ones are named.\n" + exitHelp,
+		Example: "  cephalorun checkpoint ls\n  cephalorun checkpoint ls /data/checkpoints",
+		Args:    exactArgs(cobra.MaximumNArgs(1)),
+		RunE:    func(_ *cobra.Command, args []string) error { return listCheckpoints(a, o, first(args)) },
+	}
+}
+
+func listCheckpoints(a *app, o *options, what string) error {
+	all, err := findCheckpoints(a, o, what)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		if all == nil {
+			all = []orchestrator.Checkpoint{}
+		}
+		return printJSON(a.stdout, all)
+	}
+	return printText(a.stdout, orchestrator.CheckpointTable(all))
+}
+
+func findCheckpoints(a *app, o *options, what string) ([]orchestrator.Checkpoint, error) {
+	if what != "" {
+		dir := what
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(a.dir, dir)
+		}
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return orchestrator.CheckpointsIn(dir)
+		}
+	}
+	run, err := rundir.At(o.stateDir).Find(what)
+	if errors.Is(err, rundir.ErrNoRun) && what != "" {
+		return nil, fmt.Errorf("%w: %s is neither a folder nor a run", orchestrator.ErrUsage, what)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return orchestrator.CheckpointsOfRun(run)
+}
+
+func newCheckpointVerify(a *app, o *options) *cobra.Command {
+	deep := false
+	c := &cobra.Command{
+		Use:     "verify CHECKPOINT...",
+		Short:   "Look whether every file and every row of a checkpoint is there",
+		Long:    "Look whether every file and every row is there; --deep reads every block too.\n" + exitHelp,
+		Example: "  cephalorun checkpoint verify --deep checkpoints/step-400",
+		Args:    exactArgs(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withCheckpoints(c.Context(), o, func(ctx context.Context, t orchestrator.CheckpointTool) error {
+				return verifyCheckpoints(ctx, a, o, t, args, deep)
+			})
+		},
+	}
+	c.Flags().BoolVar(&deep, "deep", false, "read every block")
+	o.addPython(c.Flags())
+	return c
+}
+
+func verifyCheckpoints(ctx context.Context, a *app, o *options, t orchestrator.CheckpointTool, paths []string, deep bool) error {
+	var failed error
+	for _, path := range paths {
+		r, err := t.Verify(ctx, path, deep)
+		if err != nil {
+			return err
+		}
+		if o.json {
+			err = printJSON(a.stdout, r)
+		} else if len(r.Problems) == 0 {
+			err = printText(a.stdout, fmt.Sprintf("%s is whole: %d tensors, %s in %d files\n", path, r.Tensors, show.Bytes(r.Bytes), r.Files))
+		}
+		if err != nil {
+			return err
+		}
+		failed = errors.Join(failed, r.Err(path))
+	}
+	return failed
+}
+
+func newCheckpointExport(a *app, o *options) *cobra.Command {
+	part := ""
+	c := &cobra.Command{
+		Use:   "export CHECKPOINT FILE",
+		Short: "Write the model of a checkpoint as one safetensors file",
+		Long: `Write the model of a checkpoint as one safetensors file under the bare model's names, whatever
+shares it was saved under. The file is there whole or not at all.
+` + exitHelp,
+		Example: "  cephalorun checkpoint export checkpoints/step-400 model.safetensors",
+		Args:    exactArgs(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withCheckpoints(c.Context(), o, func(ctx context.Context, t orchestrator.CheckpointTool) error {
+				return exportCheckpoint(ctx, a, o, t, args, part)
+			})
+		},
+	}
+	c.Flags().StringVar(&part, "part", "", `the key that the script saved the model under (default: "model", or all but the optimizer)`)
+	o.addPython(c.Flags())
+	return c
+}
+
+func exportCheckpoint(ctx context.Context, a *app, o *options, t orchestrator.CheckpointTool, args []string, part string) error {
+	r, err := t.Export(ctx, args[0], args[1], part)
+	if err != nil {
+		return err
+	}
+	if err := r.Err(args[0]); err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(a.stdout, r)
+	}
+	return printText(a.stdout, fmt.Sprintf("%s: %d tensors, %s\n", args[1], r.Tensors, show.Bytes(r.Bytes)))
+}
+
+// withCheckpoints finds a Python and listens for signals while do runs.
+func (a *app) withCheckpoints(ctx context.Context, o *options, do func(context.Context, orchestrator.CheckpointTool) error) error {
+	ctx, _, release := a.signals(ctx)
+	defer release()
+	python, err := orchestrator.PythonFinder{Flag: o.python, Environ: a.environ}.Find(ctx)
+	if err != nil {
+		return err
+	}
+	return do(ctx, orchestrator.CheckpointTool{Python: python, Environ: a.environ, Dir: a.dir})
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// train runs a script of the fake's under cephalorun.
+func (b *bench) train(want int, script string, texts []string, flags ...string) {
+	b.t.Helper()
+	args := append([]string{"--devices", b.devices()}, flags...)
+	b.mustRun(want, texts, append(args, b.file("train.py", "measure float32\nresume\n"+script))...)
+}
+
+// journal lists the kinds of the newest run's events with the field that is asked for.
+func (b *bench) journal(kind, field string) []any {
+	b.t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.dir, "state", "runs", "latest", "events.jsonl"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var found []any
+	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			b.t.Fatal(err)
+		}
+		if e["kind"] == kind {
+			found = append(found, e[field])
+		}
+	}
+	return found
+}
+
+// resume is the flag that tells the fake's scripts to resume.
+const resume = "--resume-args=--resume"
+
+// User case 35: one line for each restart with the cause, the count, and where to read.
+func TestUserCase35AKilledWorkerIsBroughtBack(t *testing.T) {
+	b := newBench(t)
+	b.train(exitDone, "steps 3\nsave\nsteps 5\nuntil 1 kill 1\nsteps 8\n", []string{
+		"restart 1 of 3: killed: rank 1 on cpu device slow failed after step 5: the process was killed or crashed",
+		"logs/rank-1.log", "step-003 (step 3)", "the script goes on after step 3", "done after 8 steps",
+	}, resume)
+	if causes := b.journal("restart", "cause"); !slices.Equal(causes, []any{"killed"}) {
+		t.Errorf("causes in the journal: %v", causes)
+	}
+	if at := b.journal("restart", "step"); !slices.Equal(at, []any{3.0}) {
+		t.Errorf("resume step in the journal: %v", at)
+	}
+}
+
+func TestAWorkerThatIsKilledBeforeItsFirstStepIsBroughtBack(t *testing.T) {
+	b := newBench(t)
+	b.train(exitDone, "until 1 kill 0\nsteps 4\n", []string{"restart 1 of 3: killed: rank 0", "done after 4 steps"})
+}
+
+// User case 33: a typo is not restarted, and neither is what fails twice at the same
+// place; a budget bounds the rest.
+func TestUserCase33WhatIsNotRestarted(t *testing.T) {
+	cases := map[string]struct {
+		script   string
+		flags    []string
+		code     int
+		says     []string
+		launches int // without the profile's
+	}{
+		"an error before the first step": {"fail 1 NameError name 'lr' is not defined\n", []string{resume}, exitScript,
+			[]string{"NameError: name 'lr'", "not restarted (cause: script): it failed before its first step"}, 1},
+		"the same error twice at the same step": {"steps 3\nsave\nsteps 5\nfail 1 ValueError boom\n", []string{resume}, exitScript,
+			[]string{"restart 1 of 3: script", "it failed the same way twice after step 5"}, 2},
+		"a script that never saved": {"steps 3\nkill 1\n", nil, exitScript,
+			[]string{"3 steps are done and no checkpoint was saved", "--resume-args"}, 1},
+		"a worker that is killed again and again": {"steps 3\nsave\nkill 1\n", []string{resume}, exitGaveUp,
+			[]string{"gave up after 3 restarts: rank 1", "3 restarts brought no progress"}, 4},
+		"a budget of the user's own": {"steps 3\nsave\nkill 1\n", []string{resume, "--max-restarts", "1"}, exitGaveUp,
+			[]string{"restart 1 of 1", "gave up after 1 restarts"}, 2},
+		"no restarts at all": {"steps 3\nsave\nkill 1\n", []string{resume, "--max-restarts", "0"}, exitGaveUp,
+			[]string{"0 restarts brought no progress"}, 1},
+		"a script that ignores its checkpoint": {"steps 3\nsave\nuntil 1 kill 1\n", nil, exitScript,
+			[]string{"StartedOver", "not restarted (cause: started-over)"}, 2},
+		"a full disk": {"steps 3\nsave\nfail 1 OSError [Errno 28] No space left on device: 'x'\n", []string{resume}, exitScript,
+			[]string{"not restarted (cause: disk-full)"}, 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.train(c.code, c.script, c.says, c.flags...)
+			if n := len(b.journal("launch", "pid")) - 1; n != c.launches {
+				t.Errorf("%d launches, want %d", n, c.launches)
+			}
+			last := strings.Split(strings.TrimSpace(b.err.String()), "\n")
+			if !strings.HasPrefix(last[len(last)-1], "cephalorun: ") {
+				t.Errorf("the last line is not the cause: %q", last[len(last)-1])
+			}
+		})
+	}
+}
+
+// Progress fills the budget again: each attempt gets one step further here.
+func TestProgressRefillsTheBudget(t *testing.T) {
+	b := newBench(t)
+	var script strings.Builder
+	for n := 1; n <= 5; n++ {
+		script.WriteString("steps " + jsonNumber(n) + "\nsave\nuntil " + jsonNumber(n) + " kill 1\n")
+	}
+	b.train(exitDone, script.String()+"steps 7\n", []string{"done after 7 steps"}, resume, "--max-restarts", "1")
+	if n := len(b.journal("restart", "cause")); n != 5 {
+		t.Errorf("%d restarts", n)
+	}
+	for _, d := range b.pauses {
+		if d != 100*time.Millisecond {
+			t.Errorf("pauses %v: after progress the next restart is quick", b.pauses)
+			break
+		}
+	}
+}
+
+func TestPausesGrow(t *testing.T) {
+	b := newBench(t)
+	b.train(exitGaveUp, "steps 3\nsave\nkill 1\n", nil, resume, "--max-restarts", "4")
+	if len(b.pauses) != 4 || !slices.IsSorted(b.pauses) || b.pauses[0] >= b.pauses[3] {
+		t.Errorf("pauses %v", b.pauses)
+	}
+}
+
+// User case 34: 20 of 20 restarts reach their next step, each with a launcher and a
+// run id of its own.
+func TestUserCase34TwentyRestartsOfTwentyComeUp(t *testing.T) {
+	b := newBench(t)
+	var script strings.Builder
+	for n := range 20 {
+		script.WriteString("steps " + jsonNumber(n+1) + "\nsave\nuntil " + jsonNumber(n+1) + " kill 1\n")
+	}
+	b.train(exitDone, script.String()+"steps 22\n", []string{"done after 22 steps"}, resume)
+	ids := map[any]bool{}
+	for _, id := range b.journal("launch", "message") {
+		if ids[id] {
+			t.Errorf("two attempts of one id: %v", id)
+		}
+		ids[id] = true
+	}
+	if len(ids) != 22 { // with the profile's
+		t.Errorf("%d attempts", len(ids))
+	}
+}
+
+// User case 55: the newest checkpoint was cut short; it is named, set aside and skipped,
+// and the one before it is used.
+func TestUserCase55AnIncompleteCheckpointIsSkipped(t *testing.T) {
+	b := newBench(t)
+	b.train(exitDone, "steps 3\nsave\nsteps 5\nsave\nuntil 1 cut shard\nuntil 1 kill 1\nsteps 8\n", []string{
+		"step-005 is incomplete (shard has 1 of 9 bytes): skipped, and kept as incomplete-step-005",
+		"step-003 (step 3)", "the script goes on after step 3", "done after 8 steps",
+	}, resume)
+	aside := filepath.Join(b.dir, "state", "runs", "latest", "checkpoints", "incomplete-step-005")
+	if _, err := os.Stat(aside); err != nil {
+		t.Errorf("nothing may be deleted: %v", err)
+	}
+}

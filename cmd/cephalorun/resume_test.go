@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// User cases 26 and 27: a scheduler's signal is passed on as a request to save and stop;
+// the next start goes on where the run was.
+func TestUserCase26ASchedulerStopsARunAndItGoesOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		signal unix.Signal
+		code   int
+	}{"SIGTERM": {unix.SIGTERM, 143}, "SIGUSR1": {unix.SIGUSR1, 138}, "SIGUSR2": {unix.SIGUSR2, 140}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(c.signal) })
+			script := "steps 3\nsave\nuntil 1 steps 5\nuntil 1 await save-and-stop\nsteps 8\n"
+			b.train(c.code, script, []string{"waiting for the script's next checkpoint, 3"}, resume)
+			b.mustRun(exitDone, []string{"is taken up again after step 5", "the script goes on after step 5", "done after 3 steps"}, "resume")
+			b.mustRun(exitUsage, []string{"is done"}, "resume")
+		})
+	}
+}
+
+// mustKeep waits until the supervisor has noted a checkpoint.
+func (b *bench) mustKeep(name string) {
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		data, _ := os.ReadFile(filepath.Join(b.dir, "state", "runs", "latest", "restarts.json"))
+		if strings.Contains(string(data), name) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	b.t.Errorf("%s was not noted", name)
+}
+
+// User case 27: the checkpoint does not come in time, so the run stops after a step.
+func TestUserCase27NoCheckpointWithinTheGrace(t *testing.T) {
+	b := newBench(t)
+	b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(unix.SIGTERM) })
+	b.train(143, "steps 3\nsave\nawait stop\n", []string{"waiting for the script's next checkpoint, 1 s"}, resume, "--stop-grace", "9s")
+}
+
+// User case 33: the budget is in the run's folder; a new supervisor does not refill it.
+func TestUserCase33TheBudgetSurvivesTheSupervisor(t *testing.T) {
+	b := newBench(t)
+	b.train(exitGaveUp, "steps 3\nsave\nkill 1\n", nil, resume, "--max-restarts", "2")
+	b.mustRun(exitGaveUp, []string{"2 of 2 restarts without progress are used up", "gave up after"}, "resume")
+	if n := len(b.journal("restart", "cause")); n != 2 {
+		t.Errorf("%d restarts, want those of the first supervisor", n)
+	}
+}
+
+func TestOnlyOneSupervisorOwnsARun(t *testing.T) {
+	b := newBench(t)
+	other := newBench(t)
+	other.dir = b.dir
+	code := make(chan int, 1)
+	b.out.on("waiting", func() { code <- other.run("resume"); b.signal(unix.SIGINT) })
+	b.train(130, "steps 1\nwait\n", nil)
+	if got := <-code; got != exitUsage || !strings.Contains(other.err.String(), "belongs to a living process") {
+		t.Errorf("exit code %d: %s", got, other.err)
+	}
+}
+
+// mainRole makes the test binary the program itself, with the bench's surroundings.
+const mainRole = "FAKE_MAIN"
+
+// fakeMain is the program in a process of its own.
+func fakeMain(args []string) int {
+	a, release := newApp()
+	defer release()
+	a.pause = func(context.Context, time.Duration) {}
+	a.environ = append(a.environ, fakeRole+"=python")
+	return run(args, a)
+}
+
+// User case 26: the supervisor is killed; nothing of its run is left, and another one
+// takes the run up.
+func TestUserCase26AKilledSupervisorLosesNothing(t *testing.T) {
+	b := newBench(t)
+	script := b.file("train.py", "measure float32\nresume\nsteps 3\nsave\nuntil 1 steps 5\nuntil 1 print all are here\nuntil 1 kill 9\nsteps 8\n")
+	c := exec.Command("/proc/self/exe", "--state-dir", filepath.Join(b.dir, "state"), "--devices", b.devices(), resume, script)
+	c.Env = append([]string{mainRole + "=1", fakeTorch + "=2.15.0", "PATH=/nowhere", "CEPHALO_PYTHON=" + executable(t)}, os.Environ()...)
+	c.Dir = b.dir
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stderr = b.err
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := make([]byte, 100)
+	n, err := io.ReadAtLeast(out, read, len("all are here"))
+	if err != nil {
+		t.Fatalf("%q, %v: %s", read[:n], err, b.err)
+	}
+	workers := b.workers()
+	if len(workers) != 2 {
+		t.Fatalf("workers %v", workers)
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	for _, pid := range workers {
+		mustEnd(t, pid, 5*time.Second)
+	}
+	b.mustRun(exitDone, []string{"lost"}, "status")
+	b.mustRun(exitDone, []string{"the script goes on after step 3", "done after 5 steps"}, "resume")
+}
+
+// workers are the pids of the newest attempt's workers.
+func (b *bench) workers() []int {
+	b.t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.dir, "state", "runs", "latest", "events.jsonl"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var pids []int
+	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+		var e struct {
+			Kind string
+			PID  int
+		}
+		if json.Unmarshal([]byte(line), &e) != nil {
+			continue
+		}
+		switch e.Kind {
+		case "launch":
+			pids = nil
+		case "start":
+			pids = append(pids, e.PID)
+		}
+	}
+	return pids
+}
+
+// mustEnd waits for a process to end.
+func mustEnd(t *testing.T, pid int, limit time.Duration) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(limit.Milliseconds())); n == 0 {
+		t.Errorf("process %d is left", pid)
+	}
+}

@@ -1,0 +1,68 @@
+package orchestrator
+
+import (
+	"testing"
+	"testing/fstest"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+)
+
+func TestCauses(t *testing.T) {
+	raised := func(exception, message string) Failure {
+		return Failure{Reason: reasonException, Exception: exception, Message: message}
+	}
+	peers := raised("RuntimeError", "[gloo] Connection closed by peer")
+	peers.ofPeers = true
+	killed, stuck, none := Failure{Reason: reasonKilled}, Failure{Reason: reasonStuck}, evidence{}
+	gone := evidence{lost: []int{1}}
+	cases := map[string]struct {
+		failure Failure
+		seen    evidence
+		want    Cause
+	}{
+		"the script's own exception":                  {raised("ValueError", "boom"), none, ScriptFault},
+		"also when a device is gone":                  {raised("ValueError", "boom"), gone, ScriptFault},
+		"a device of its own without memory":          {raised("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB"), none, DeviceMemory},
+		"a processor without memory":                  {raised("RuntimeError", "[enforce fail] DefaultCPUAllocator: can't allocate memory"), none, DeviceMemory},
+		"what the worker says of its memory":          {Failure{Reason: reasonException, Exception: "RuntimeError", NeedsMemory: true}, none, DeviceMemory},
+		"a full disk":                                 {raised("OSError", "[Errno 28] No space left on device"), none, DiskFull},
+		"user case 47: a lost GPU by its text":        {raised("RuntimeError", "CUDA error: GPU is lost"), none, DeviceLost},
+		"user case 47: a GPU that fell off the bus":   {raised("AcceleratorError", "the device has fallen off the bus"), none, DeviceLost},
+		"a device that is gone":                       {peers, gone, DeviceLost},
+		"a device that is gone, without a word":       {killed, gone, DeviceLost},
+		"ranks that wait for a device that is gone":   {stuck, gone, DeviceLost},
+		"user case 32: ended by the kernel":           {killed, evidence{oomKills: 1}, HostMemory},
+		"user case 32: a plain kill -9":               {killed, none, WorkerKilled},
+		"user case 32: an exception while others die": {raised("ValueError", "x"), evidence{oomKills: 1}, ScriptFault},
+		"ranks that wait":                             {stuck, none, CollectiveStuck},
+		"ranks that only speak of each other":         {peers, none, PeersLost},
+		"a rank that left early":                      {Failure{Reason: reasonEarlyExit}, none, EarlyExit},
+		"a device that computes wrongly":              {raised(unsoundDevice, ""), none, BadDevice},
+		"a script that begins again":                  {raised(startedOver, ""), none, StartedOver},
+		"no worker came up":                           {Failure{Rank: events.NoRank, Reason: reasonLauncher}, none, NoLaunch},
+	}
+	for name, c := range cases {
+		if got := causeOf(c.failure, c.seen); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestUserCase32OOMKillsOfTheControlGroup(t *testing.T) {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	cases := map[string]struct {
+		root fstest.MapFS
+		want int64
+	}{
+		"version 2": {fstest.MapFS{"proc/self/cgroup": file("0::/job\n"), "sys/fs/cgroup/job/memory.events": file("low 0\noom 3\noom_kill 2\n")}, 2},
+		"version 1": {fstest.MapFS{"proc/self/cgroup": file("5:memory:/job\n"), "sys/fs/cgroup/memory/job/memory.oom_control": file("oom_kill_disable 0\noom_kill 7\n")}, 7},
+		"both":      {fstest.MapFS{"proc/self/cgroup": file("5:memory:/job\n0::/\n"), "sys/fs/cgroup/memory/job/memory.oom_control": file("oom_kill 7\n")}, 7},
+		"none":      {fstest.MapFS{}, 0},
+		"nonsense":  {fstest.MapFS{"proc/self/cgroup": file("what\n0::/\n"), "sys/fs/cgroup/memory.events": file("oom_kill many\n")}, 0},
+	}
+	for name, c := range cases {
+		if got := readOOMKills(c.root); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}

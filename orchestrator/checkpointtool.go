@@ -1,0 +1,106 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cephalorun/cephalorun/pyshim"
+)
+
+// CheckpointReport is what a look into a checkpoint found.
+type CheckpointReport struct {
+	Path     string   `json:"path,omitempty"`
+	Problems []string `json:"problems,omitempty"`
+	Tensors  int      `json:"tensors"`
+	Bytes    int64    `json:"bytes"`
+	Files    int      `json:"files,omitempty"`
+}
+
+// CheckpointTool reads checkpoints with the user's PyTorch, on the processor alone.
+type CheckpointTool struct {
+	Python  Python
+	Environ []string
+	// Dir is the folder that paths are relative to.
+	Dir string
+}
+
+// checkpointTask is what the interpreter runs; the arguments follow.
+const checkpointTask = `
+import sys
+sys.path.insert(0, sys.argv[1])
+from cephalo.checkpoint_export import main
+sys.exit(main(sys.argv[2:]))
+`
+
+// Verify looks whether all of a checkpoint is there; deep reads every block of it too.
+func (t CheckpointTool) Verify(ctx context.Context, path string, deep bool) (CheckpointReport, error) {
+	verb := "verify"
+	if deep {
+		verb = "verify-deep"
+	}
+	return t.run(ctx, verb, t.path(path))
+}
+
+// Export writes the model of a checkpoint as one safetensors file. part is the key that
+// the script saved the model under; empty finds it.
+func (t CheckpointTool) Export(ctx context.Context, path, out, part string) (CheckpointReport, error) {
+	args := []string{"export", t.path(path), t.path(out)}
+	if part != "" {
+		args = append(args, part)
+	}
+	return t.run(ctx, args...)
+}
+
+func (t CheckpointTool) path(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(t.Dir, path)
+}
+
+func (t CheckpointTool) run(ctx context.Context, args ...string) (CheckpointReport, error) {
+	dir, err := tempDir()
+	if err != nil {
+		return CheckpointReport{}, err
+	}
+	defer os.RemoveAll(dir)
+	if err := pyshim.Extract(dir); err != nil {
+		return CheckpointReport{}, err
+	}
+	c := exec.CommandContext(ctx, t.Python.Path, append([]string{"-c", checkpointTask, dir}, args...)...)
+	c.Dir, c.WaitDelay = "/", time.Second
+	c.Env = append(t.Environ[:len(t.Environ):len(t.Environ)], "CUDA_VISIBLE_DEVICES=")
+	out, err := c.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+			err = fmt.Errorf("%w: %s", err, lastLine(string(exit.Stderr)))
+		}
+		return CheckpointReport{}, machine("read checkpoint: %w", err)
+	}
+	var report CheckpointReport
+	if err := json.Unmarshal(out, &report); err != nil {
+		return CheckpointReport{}, machine("read checkpoint: the answer is %.80q: %w", out, err)
+	}
+	return report, nil
+}
+
+// Err is the report's problems as an error; nil without any.
+func (r CheckpointReport) Err(path string) error {
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	const shown = 10
+	text := strings.Join(r.Problems[:min(shown, len(r.Problems))], "; ")
+	if n := len(r.Problems) - shown; n > 0 {
+		text += fmt.Sprintf("; and %d more", n)
+	}
+	return usage("checkpoint %s is not whole: %s", path, text)
+}

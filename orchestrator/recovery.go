@@ -1,0 +1,74 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+)
+
+// afterFailure decides what follows from a failure, and prepares the next attempt. Its error
+// is the end of the run.
+func (s *session) afterFailure(ctx context.Context, f Failure) error {
+	reached := max(s.tracker.last(), s.resumedAt)
+	past := pastFailure{Time: s.deps.Now(), Cause: f.Cause, Rank: f.Rank, Device: f.Device, Step: f.Step, Exception: f.Exception, Message: f.Message}
+	for _, rank := range s.lost {
+		past.UUIDs = append(past.UUIDs, s.devices.Chosen[rank].UUID)
+		if f.Reason == reasonException && !f.ofPeers && rank == f.Rank {
+			s.banned = append(s.banned, s.devices.Chosen[rank].UUID)
+		}
+	}
+	v := s.restarts.judge(s.policy(), past, s.resumedAt, reached)
+	if err := s.restarts.write(s.run); err != nil {
+		return err
+	}
+	if !v.again {
+		f.NotRestarted = v.why
+		if v.gaveUp {
+			return &GaveUpError{Failure: f, Restarts: s.restarts.Total}
+		}
+		return &ScriptError{f}
+	}
+	s.sayRestart(f)
+	if err := s.enter(Restarting, f.Headline(), &f); err != nil {
+		return err
+	}
+	s.checkCheckpoints()
+	if s.restarts.newest() == nil && s.restarts.BestStep > 0 {
+		s.screen.say("no whole checkpoint is known: the script may begin again at step 1, and %d steps may be done again", s.restarts.BestStep)
+	}
+	s.pause(ctx, v.pause)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return s.adapt(ctx, f)
+}
+
+func (s *session) policy() policy {
+	return policy{max: s.spec.MaxRestarts, resumable: len(s.spec.ResumeArgs) > 0 || len(s.restarts.Checkpoints) > 0}
+}
+
+// sayRestart is the one line about a restart, on the screen and as an event.
+func (s *session) sayRestart(f Failure) {
+	text := fmt.Sprintf("restart %d of %d: %s: %s; log: %s", s.restarts.Spent, s.spec.MaxRestarts, f.Cause, f.Headline(), f.LogPath)
+	s.screen.say("%s", text)
+	resume := 0
+	if c := s.restarts.newest(); c != nil {
+		resume = c.Step
+	}
+	s.note(events.Event{Kind: events.Restart, Cause: string(f.Cause), Message: f.Headline(), Step: resume, Path: f.LogPath, Device: f.Device})
+}
+
+func (s *session) pause(ctx context.Context, d time.Duration) {
+	if s.deps.Pause != nil {
+		s.deps.Pause(ctx, d)
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

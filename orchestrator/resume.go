@@ -1,0 +1,85 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+	"github.com/cephalorun/cephalorun/orchestrator/show"
+)
+
+// savedSpec is spec.json: what a run was asked for, so that it can be taken up again.
+// Paths are absolute. It holds no environment.
+type savedSpec struct {
+	Spec
+	Dir string // the working folder of the script
+}
+
+// saveSpec keeps what was asked for.
+func (s *session) saveSpec() error {
+	saved := savedSpec{Spec: s.spec, Dir: s.deps.Dir}
+	saved.Python = s.python.Path
+	saved.Remeasure = false
+	paths := []*string{&saved.Script, &saved.ProfileFile, &saved.PlanFile, &saved.StateDir}
+	if isFile(saved.Devices) {
+		paths = append(paths, &saved.Devices)
+	}
+	for _, path := range paths {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(s.deps.Dir, *path)
+		}
+	}
+	return rundir.WriteJSON(s.run.Path(rundir.SpecFile), saved)
+}
+
+// Resume takes up a run whose supervisor is gone, or that was stopped: in its own folder,
+// with its global batch, its budget and its checkpoints.
+func Resume(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (show.Report, error) {
+	s, err := reopen(ctx, run, stateDir, deps)
+	if err != nil {
+		return show.Report{}, err
+	}
+	defer s.close()
+	s.screen.say("run %s is taken up again after step %d; %d of %d restarts without progress are used up",
+		run.ID, s.restarts.BestStep, s.restarts.Spent, s.spec.MaxRestarts)
+	s.checkCheckpoints()
+	s.restarts.Total++
+	return s.conclude(ctx, s.plannedRun(ctx))
+}
+
+func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*session, error) {
+	var saved savedSpec
+	err := run.ReadJSON(rundir.SpecFile, &saved)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && saved.Script == "" {
+		return nil, usage("run %s did not get far enough to be taken up again", run.ID)
+	}
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	if Summarise(run).State == Done {
+		return nil, usage("run %s is done", run.ID)
+	}
+	if err := run.Lock(); err != nil {
+		return nil, err
+	}
+	s, err := prepare(ctx, saved.Spec, deps)
+	if err == nil {
+		s.deps.Dir, s.run, s.spec.StateDir = saved.Dir, run, stateDir
+		s.restarts, err = readRestarts(run)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		s.restarts, err = &restarts{}, nil
+	}
+	if err == nil {
+		err = s.fillFolder()
+	}
+	if err != nil {
+		run.Unlock()
+		return nil, err
+	}
+	_ = os.Remove(run.Path(rundir.ReportJSON)) // it is of the earlier part
+	return s, nil
+}

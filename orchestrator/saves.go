@@ -1,0 +1,132 @@
+package orchestrator
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+)
+
+// Phases of a checkpoint event.
+const (
+	checkpointSaved  = "saved"
+	checkpointFailed = "failed"
+	checkpointLoaded = "loaded"
+	checkpointAble   = "can-save" // the script registered a function that saves
+)
+
+// keptCheckpoints is how many of a run's checkpoints are remembered.
+const keptCheckpoints = 50
+
+// hearResume notes after which step the script goes on.
+func (s *session) hearResume(e events.Event) {
+	if e.Rank != 0 {
+		return
+	}
+	s.resumedAt = e.Step
+	if e.Step > 0 {
+		s.screen.say("the script goes on after step %d", e.Step)
+	}
+	s.restarts.BestStep = max(s.restarts.BestStep, e.Step)
+}
+
+// hearCheckpoint keeps what the script saved or loaded, for the next attempt.
+func (s *session) hearCheckpoint(e events.Event) {
+	if e.Rank != 0 {
+		return
+	}
+	r := s.restarts
+	switch e.Phase {
+	case checkpointAble:
+		s.canSave = true
+		return
+	case checkpointFailed:
+		r.SaveFailed = e.Message
+		s.screen.say("note: the checkpoint %s could not be saved: %s; the training goes on", e.Path, e.Message)
+	case checkpointSaved, checkpointLoaded:
+		known := slices.ContainsFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
+		if e.Phase == checkpointLoaded && known {
+			return // its step is known from its save
+		}
+		r.Checkpoints = slices.DeleteFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
+		r.Checkpoints = append(r.Checkpoints, savedCheckpoint{Path: e.Path, Step: e.Step, Time: e.Time, Files: e.Files})
+		if n := len(r.Checkpoints) - keptCheckpoints; n > 0 {
+			r.Checkpoints = r.Checkpoints[n:]
+		}
+		if e.Phase == checkpointSaved {
+			r.SaveFailed = ""
+			r.progress(e.Step)
+			s.comeback.saved = true
+		}
+	default:
+		return
+	}
+	if err := r.write(s.run); err != nil {
+		s.deps.Logger.Error("keep checkpoint", "error", err)
+	}
+}
+
+// saves says that the script is known to save checkpoints.
+func (s *session) saves() bool { return s.canSave || s.restarts.newest() != nil }
+
+// newest is the newest checkpoint that can be used; nil without one.
+func (r *restarts) newest() *savedCheckpoint {
+	for i := len(r.Checkpoints) - 1; i >= 0; i-- {
+		if r.Checkpoints[i].Broken == "" {
+			return &r.Checkpoints[i]
+		}
+	}
+	return nil
+}
+
+// setAside is the beginning of the name that an incomplete checkpoint gets.
+const setAside = "incomplete-"
+
+// checkCheckpoints looks at the checkpoints that the script will see, newest first, up to
+// the first whole one. One that is not whole would end every attempt at its resume, so
+// it is renamed; nothing is deleted.
+func (s *session) checkCheckpoints() {
+	for c := s.restarts.newest(); c != nil; c = s.restarts.newest() {
+		why := incomplete(*c)
+		if why == "" {
+			s.screen.say("the newest whole checkpoint is %s (step %d)", c.Path, c.Step)
+			return
+		}
+		c.Broken = why
+		aside := filepath.Join(filepath.Dir(c.Path), setAside+filepath.Base(c.Path))
+		switch err := os.Rename(c.Path, aside); {
+		case err == nil:
+			s.screen.say("checkpoint %s is incomplete (%s): skipped, and kept as %s", c.Path, why, filepath.Base(aside))
+		case os.IsNotExist(err):
+			s.screen.say("checkpoint %s is not there any more", c.Path)
+		default:
+			s.screen.say("checkpoint %s is incomplete (%s) and cannot be set aside: %v", c.Path, why, err)
+		}
+	}
+}
+
+// incomplete says what a checkpoint lacks of what was saved; empty if nothing. A
+// checkpoint whose files are not known, such as one that was only loaded, is whole when
+// it is there.
+func incomplete(c savedCheckpoint) string {
+	if _, err := os.Stat(c.Path); err != nil {
+		return "it cannot be found"
+	}
+	names := make([]string, 0, len(c.Files))
+	for name := range c.Files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(c.Path, name))
+		switch {
+		case err != nil:
+			return name + " is missing"
+		case info.Size() != c.Files[name]:
+			return fmt.Sprintf("%s has %d of %d bytes", name, info.Size(), c.Files[name])
+		}
+	}
+	return ""
+}

@@ -1,0 +1,158 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/launch"
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+)
+
+// train launches the workers and brings them back until the script has ended, or until
+// nothing is gained by another attempt.
+func (s *session) train(ctx context.Context) error {
+	s.restarts.GlobalBatch = s.plan.GlobalBatch
+	s.all, s.whole = s.devices.Chosen, s.profile
+	s.tracker = newTracker(len(s.devices.Chosen))
+	for {
+		err := s.trainOnce(ctx)
+		var failed *ScriptError
+		if errors.Is(err, errReplan) {
+			err = s.useMoreDevices(ctx)
+			if err == nil {
+				continue
+			}
+		}
+		if err == nil {
+			return s.lastSave()
+		}
+		if !errors.As(err, &failed) {
+			return err
+		}
+		if err := s.afterFailure(ctx, failed.Failure); err != nil {
+			return err
+		}
+	}
+}
+
+// trainOnce is one attempt.
+func (s *session) trainOnce(ctx context.Context) error {
+	if err := s.enter(Starting, "", nil); err != nil {
+		return err
+	}
+	s.tracker.begin(len(s.devices.Chosen))
+	s.stragglers = newStragglers(s.plan)
+	s.resumedAt = 0
+	a := s.newAttempt(launch.Train, "")
+	if err := s.restarts.write(s.run); err != nil {
+		return err
+	}
+	a.screen = true
+	a.deps.Stderr = s.screen
+	a.deps.Stdout = s.screen.beside(s.deps.Stdout)
+	a.hear = s.hearTraining
+	a.saves = s.saves
+	a.restart = s.restarts.Total
+	if s.firstStep > 0 {
+		a.firstStep = max(s.spec.StuckAfter, firstStepTimes*s.firstStep)
+	}
+	s.launched = s.deps.Now()
+	if s.restarts.BestStep > 0 {
+		a.args = append(a.args[:len(a.args):len(a.args)], s.spec.ResumeArgs...)
+		a.mustResume = s.restarts.newest() != nil
+	}
+	s.comeback = s.lookForDevices(ctx)
+	defer s.comeback.end()
+	a.enough = s.comeback.enough
+	kills := readOOMKills(os.DirFS("/"))
+	end, err := a.do(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range end.outcome.Left {
+		s.screen.say("%s cannot be killed; leaving it. Its device may need a reset of the host", p)
+	}
+	if end.stopped != nil {
+		return end.stopped
+	}
+	if end.outcome.Success() {
+		if end.stories.stoppedByRequest() {
+			return errReplan
+		}
+		return nil
+	}
+	if end.stuck != nil {
+		s.screen.say("the stacks of the ranks are in %s", s.run.Path(rundir.LogsDir, "stacks-rank-*.txt"))
+	}
+	f := a.failure(end)
+	s.lost = s.lostRanks(ctx, f)
+	f.Cause = causeOf(f, evidence{oomKills: readOOMKills(os.DirFS("/")) - kills, lost: s.lost})
+	return &ScriptError{f}
+}
+
+// errReplan is an attempt that was stopped for a better plan.
+var errReplan = errors.New("stopped for another plan")
+
+// useMoreDevices plans for the devices that are there again.
+func (s *session) useMoreDevices(ctx context.Context) error {
+	if err := s.enter(Restarting, "a device is back", nil); err != nil {
+		return err
+	}
+	s.restarts.Total++
+	if err := s.restarts.write(s.run); err != nil {
+		return err
+	}
+	present, err := s.present(ctx)
+	if err != nil || sameUUIDs(present, s.devices.Chosen) {
+		return err
+	}
+	return s.replanOn(present)
+}
+
+// lastSave makes a failed save at the end of the training what it is: lost work.
+func (s *session) lastSave() error {
+	if s.restarts.SaveFailed == "" {
+		return nil
+	}
+	return &ScriptError{Failure{Rank: 0, Step: s.tracker.last(), Reason: reasonException, Cause: DiskFull, Exception: "OSError",
+		Message: "the script has ended, and its last checkpoint could not be saved: " + s.restarts.SaveFailed,
+		LogPath: s.run.LogPath(0), NotRestarted: "make room and start it again"}}
+}
+
+// statusInterval is how often status.json is renewed while steps come in.
+const statusInterval = time.Second
+
+// hearTraining keeps an event and shows what it means for the run.
+func (s *session) hearTraining(e events.Event) {
+	s.keep(e)
+	switch e.Kind {
+	case events.Malformed:
+		s.screen.say("note: rank %d sent a line that is %s: %s", e.Rank, e.Message, e.Detail)
+	case events.Resume:
+		s.hearResume(e)
+	case events.Checkpoint:
+		s.hearCheckpoint(e)
+	}
+	step, whole := s.tracker.add(e)
+	if !whole {
+		return
+	}
+	if s.state == Starting {
+		if s.firstStep == 0 {
+			s.firstStep = s.deps.Now().Sub(s.launched)
+		}
+		if err := s.enter(Training, "", nil); err != nil {
+			s.deps.Logger.Error("enter state", "error", err)
+		}
+	}
+	s.screen.progress(step)
+	s.nameStragglers(step)
+	if s.deps.Now().Sub(s.written) >= statusInterval {
+		if err := s.writeStatus(Status{State: s.state, Step: &step}); err != nil {
+			s.deps.Logger.Error("write status", "error", err)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package orchestrator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+)
+
+// How long ranks may stand still before they count as stuck.
+const (
+	// initLimit is for workers to come up.
+	initLimit = 120 * time.Second
+	// firstStepLimit is for loading, compiling and the first step, and firstStepTimes by
+	// how much more a later attempt may take for it than the first one did.
+	firstStepTimes = 5
+	firstStepLimit = 20 * time.Minute
+	// stuckSteps is how many median steps are allowed.
+	stuckSteps = 10
+	// patience is by how much more is allowed while a rank saves, loads, evaluates, or
+	// computes outside of any collective.
+	patience = 10
+	// beatLimit is how old a heartbeat may be before the rank counts as silent.
+	beatLimit = 5 * time.Second
+	// keptSteps is how many step times the median is taken of.
+	keptSteps = 21
+)
+
+// Phases that a worker is in.
+const (
+	phaseSave = "save"
+	phaseLoad = "load"
+	phaseEval = "evaluation"
+)
+
+// place is where a rank was last seen.
+type place struct {
+	seen       time.Time
+	step       int
+	phase      string
+	unit       string
+	collective string
+	moves      int64
+	cpuMs      float64
+	cpuAtMove  float64 // when the group last moved
+}
+
+// watch notices that the ranks of an attempt stand still.
+type watch struct {
+	// Configuration, never modified.
+	least time.Duration // --stuck-after
+	first time.Duration // for the first step
+
+	// State, of one goroutine.
+	begun   time.Time
+	moved   time.Time // when any rank last moved
+	started []bool
+	places  []place
+	stepMs  []float64
+}
+
+func newWatch(ranks int, least, first time.Duration, now time.Time) *watch {
+	return &watch{least: least, first: first, begun: now, moved: now, started: make([]bool, ranks), places: make([]place, ranks)}
+}
+
+// take notes an event. Any event but a heartbeat is a move; a heartbeat is one when the
+// rank has gone on since the last one.
+func (w *watch) take(e events.Event, now time.Time) {
+	if e.Rank < 0 || e.Rank >= len(w.places) {
+		return
+	}
+	p := &w.places[e.Rank]
+	p.seen = now
+	switch e.Kind {
+	case events.Heartbeat:
+		same := p.moves == e.Moves
+		p.step, p.phase, p.unit, p.collective, p.moves, p.cpuMs = e.Step, e.Phase, e.Unit, e.Collective, e.Moves, e.CPUMs
+		if same {
+			return
+		}
+	case events.Start:
+		w.started[e.Rank] = true
+	case events.Step:
+		p.step = e.Step
+		w.stepMs = append(w.stepMs, e.StepMs)
+		if n := len(w.stepMs) - keptSteps*len(w.places); n > 0 {
+			w.stepMs = w.stepMs[n:]
+		}
+	case events.Gone, events.Exit, events.Stacks:
+		return // the end of a rank moves nobody
+	}
+	w.moved = now
+	for i := range w.places {
+		w.places[i].cpuAtMove = w.places[i].cpuMs
+	}
+}
+
+// allowance is how long the ranks may stand still now.
+func (w *watch) allowance(now time.Time) time.Duration {
+	if slices.Contains(w.started, false) {
+		return initLimit
+	}
+	if len(w.stepMs) == 0 {
+		return w.first
+	}
+	sorted := slices.Sorted(slices.Values(w.stepMs))
+	limit := max(w.least, stuckSteps*time.Duration(sorted[len(sorted)/2]*float64(time.Millisecond)))
+	waits := false
+	for _, p := range w.places {
+		waits = waits || p.collective != ""
+		if p.phase == phaseSave || p.phase == phaseLoad || p.phase == phaseEval || w.works(p, now) {
+			return patience * limit
+		}
+	}
+	if !waits && w.beats() { // all are in the script's own code
+		return patience * limit
+	}
+	return limit
+}
+
+// works says that a rank outside of collectives uses the processor.
+func (w *watch) works(p place, now time.Time) bool {
+	still := float64(now.Sub(w.moved).Milliseconds())
+	return p.collective == "" && still > 0 && now.Sub(p.seen) < beatLimit && (p.cpuMs-p.cpuAtMove)/still > 0.2
+}
+
+// beats says that some rank sends heartbeats.
+func (w *watch) beats() bool {
+	return slices.ContainsFunc(w.places, func(p place) bool { return p.phase != "" })
+}
+
+// stuck says which rank holds the others up, once they stand still for too long.
+func (w *watch) stuck(now time.Time) (Failure, bool) {
+	still := now.Sub(w.moved)
+	if still <= w.allowance(now) {
+		return Failure{}, false
+	}
+	rank := w.behind(now)
+	var where []string
+	for i, p := range w.places {
+		where = append(where, fmt.Sprintf("rank %d %s", i, p.text(now)))
+	}
+	f := Failure{Rank: rank, Step: w.places[rank].step, Reason: reasonStuck,
+		Message: fmt.Sprintf("it holds the others up, no rank has gone on for %.0f s: %s", still.Seconds(), strings.Join(where, "; "))}
+	for i := range w.places {
+		if i != rank {
+			f.Victims = append(f.Victims, i)
+		}
+	}
+	return f, true
+}
+
+// behind is the rank that the others wait for: a silent one, else one that waits for
+// nobody, else the one that has come least far.
+func (w *watch) behind(now time.Time) int {
+	order := make([]int, len(w.places))
+	for i := range order {
+		order[i] = i
+	}
+	key := func(p place) [4]int64 {
+		k := [4]int64{1, 1, int64(p.step), p.moves}
+		if p.silent(now) {
+			k[0] = 0
+		}
+		if p.collective == "" {
+			k[1] = 0
+		}
+		return k
+	}
+	return slices.MinFunc(order, func(a, b int) int {
+		ka, kb := key(w.places[a]), key(w.places[b])
+		return slices.Compare(ka[:], kb[:])
+	})
+}
+
+func (p place) silent(now time.Time) bool { return now.Sub(p.seen) > beatLimit }
+
+// text says where a rank is.
+func (p place) text(now time.Time) string {
+	var words []string
+	if p.collective != "" {
+		words = append(words, "waits for the "+p.collective)
+	} else {
+		words = append(words, "is")
+	}
+	if p.unit != "" {
+		words = append(words, "of "+p.unit)
+	}
+	if p.phase != "" {
+		words = append(words, "in "+p.phase)
+	}
+	if len(words) == 1 && p.collective == "" {
+		words = []string{"has not said where it is"}
+	}
+	words = append(words, fmt.Sprintf("after step %d", p.step))
+	if p.silent(now) {
+		words = append(words, fmt.Sprintf("(silent for %.0f s)", now.Sub(p.seen).Seconds()))
+	}
+	return strings.Join(words, " ")
+}

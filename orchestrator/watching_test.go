@@ -1,0 +1,109 @@
+package orchestrator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+)
+
+func TestUserCase19WhoHoldsTheOthersUp(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	beat := func(rank, step int, phase, unit, collective string, moves int64) events.Event {
+		return events.Event{Kind: events.Heartbeat, Rank: rank, Step: step, Phase: phase, Unit: unit, Collective: collective, Moves: moves}
+	}
+	step := func(rank int, ms float64) events.Event {
+		return events.Event{Kind: events.Step, Rank: rank, Step: 12, StepMs: ms}
+	}
+	cases := map[string]struct {
+		events []events.Event
+		after  time.Duration
+		rank   int // -1: not stuck
+		says   string
+	}{
+		"a rank in its own code, another in a collective": {
+			[]events.Event{step(0, 100), step(1, 100), beat(0, 12, "forward", "Block 7", "gather", 5), beat(1, 12, "script", "", "", 4)},
+			61 * time.Second, 1, "rank 0 waits for the gather of Block 7 in forward after step 12"},
+		"not before the limit": {
+			[]events.Event{step(0, 100), step(1, 100), beat(0, 12, "forward", "Block 7", "gather", 5), beat(1, 12, "script", "", "", 4)},
+			59 * time.Second, -1, ""},
+		"long steps have a longer limit": {
+			[]events.Event{step(0, 10_000), step(1, 10_000), beat(0, 12, "forward", "Block 7", "gather", 5), beat(1, 12, "script", "", "", 4)},
+			99 * time.Second, -1, ""},
+		"both in a collective: the one that has come least far": {
+			[]events.Event{step(0, 100), step(1, 100), beat(0, 12, "backward", "Block 1", "reduction", 5), beat(1, 12, "backward", "Block 0", "gather", 9)},
+			61 * time.Second, 0, "rank 1 waits for the gather of Block 0"},
+		"user case 60: a save may take longer": {
+			[]events.Event{step(0, 100), step(1, 100), beat(0, 12, "save", "", "", 5), beat(1, 12, "forward", "Block 0", "gather", 9)},
+			120 * time.Second, -1, ""},
+		"user case 60: but not for ever": {
+			[]events.Event{step(0, 100), step(1, 100), beat(0, 12, "save", "", "", 5), beat(1, 12, "forward", "Block 0", "gather", 9)},
+			601 * time.Second, 0, "rank 0 is in save"},
+		"an evaluation may take longer": {
+			[]events.Event{step(0, 100), step(1, 100), beat(0, 12, "evaluation", "Block 0", "", 5), beat(1, 12, "forward", "Block 0", "gather", 9)},
+			120 * time.Second, -1, ""},
+		"all in the script's own code may take longer": {
+			[]events.Event{step(0, 100), step(1, 100), beat(0, 12, "script", "", "", 5), beat(1, 12, "script", "", "", 9)},
+			120 * time.Second, -1, ""},
+		"the first step may take longer": {
+			[]events.Event{beat(0, 0, "forward", "Block 0", "gather", 5), beat(1, 0, "script", "", "", 9)}, 600 * time.Second, -1, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWatch(2, time.Minute, firstStepLimit, at)
+			for rank := range 2 {
+				w.take(events.Event{Kind: events.Start, Rank: rank}, at)
+			}
+			for _, e := range c.events {
+				w.take(e, at)
+			}
+			for _, e := range c.events { // they go on sending the same
+				if e.Kind == events.Heartbeat {
+					w.take(e, at.Add(c.after))
+				}
+			}
+			f, stuck := w.stuck(at.Add(c.after))
+			if stuck != (c.rank >= 0) || stuck && (f.Rank != c.rank || !strings.Contains(f.Message, c.says)) {
+				t.Errorf("stuck %v: %+v", stuck, f)
+			}
+		})
+	}
+}
+
+func TestASilentRankHoldsTheOthersUp(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newWatch(2, time.Minute, firstStepLimit, at)
+	gather := func(rank int) events.Event {
+		return events.Event{Kind: events.Heartbeat, Rank: rank, Step: 3, Phase: "forward", Collective: "gather", Moves: 4}
+	}
+	for rank := range 2 {
+		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
+		w.take(events.Event{Kind: events.Step, Rank: rank, Step: 3, StepMs: 10}, at)
+		w.take(gather(rank), at)
+	}
+	later := at.Add(61 * time.Second)
+	w.take(gather(0), later)
+	if f, stuck := w.stuck(later); !stuck || f.Rank != 1 || !strings.Contains(f.Message, "silent for 61 s") {
+		t.Errorf("stuck %v: %+v", stuck, f)
+	}
+}
+
+func TestARankThatComputesIsNotStuck(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newWatch(2, time.Minute, firstStepLimit, at)
+	for rank := range 2 {
+		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
+		w.take(events.Event{Kind: events.Step, Rank: rank, Step: 3, StepMs: 10}, at)
+	}
+	beats := func(now time.Time, cpuMs float64) {
+		w.take(events.Event{Kind: events.Heartbeat, Rank: 0, Phase: "forward", Collective: "gather", Moves: 4, CPUMs: 10}, now)
+		w.take(events.Event{Kind: events.Heartbeat, Rank: 1, Phase: "script", Moves: 4, CPUMs: cpuMs}, now)
+	}
+	beats(at, 1000)
+	later := at.Add(90 * time.Second)
+	beats(later, 1000+80_000)
+	if f, stuck := w.stuck(later); stuck {
+		t.Errorf("stuck: %+v", f)
+	}
+}

@@ -1,0 +1,231 @@
+"""The script's own distributed checkpoints, made so that they cannot be lost half-way.
+
+``torch.distributed.checkpoint.save`` writes to a name aside; when every rank has written and synced
+its part, rank 0 renames it. So a checkpoint is there whole or not at all, and an older one of the
+same name stays until then. A disk without room costs the checkpoint and not the training.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.tensor import DTensor
+
+from .events import Events
+from .place import Place
+
+ASIDE = "saving-"
+"""Begins the name of a checkpoint that is being written."""
+REPLACED = "replaced-"
+"""Begins the name of an older checkpoint while the new one takes its place."""
+_FULL = ("No space left on device", "Disk quota exceeded", "file write failed")
+
+
+class Saves:
+    """Stands in for DCP's ``save``, ``async_save`` and ``load``, and tells the supervisor.
+
+    ``total`` sums numbers over all ranks on the host; None until the runtime is there. ``saved`` is
+    called on every rank after a save that succeeded.
+    """
+
+    def __init__(self, events: Events, place: Place, step: Callable[[], int]):
+        self._events, self._place, self._step = events, place, step
+        self.total: Callable[[list[float]], list[float]] | None = None
+        self.saved: Callable[[], None] = lambda: None
+        self.loaded = False
+        """True once the script has loaded a distributed checkpoint."""
+
+    def install(self) -> Callable[[], None]:
+        """Replace the public functions. Returns a function that takes it back."""
+        before = (dcp.save, dcp.async_save, dcp.load)
+        save, load = self._save(dcp.save), self._load(dcp.load)
+        put = _put(save, self._async_save(dcp.async_save), load)
+        put()
+        return _put(*before)
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def _save(self, original: Callable) -> Callable:
+        def save(state_dict: dict[str, Any], **options: Any) -> Any:
+            path = options.get("checkpoint_id")
+            aside = path is not None and self._may_be_aside(options)
+            with self._place.doing("save"):
+                self._tell("saving", path)
+                if aside:
+                    result, problem = self._save_aside(original, state_dict, options)
+                else:
+                    result, problem = original(state_dict, **options), ""
+            if problem:
+                self._tell("failed", path, message=problem)
+                return result
+            self._tell("saved", path)
+            self.saved()
+            return result
+
+        return functools.wraps(original)(save)
+
+    def _may_be_aside(self, options: Mapping[str, Any]) -> bool:
+        plain = all(
+            options.get(name) is None for name in ("storage_writer", "process_group")
+        ) and not options.get("no_dist")
+        remote = "://" in str(options["checkpoint_id"])
+        return plain and not remote and self.total is not None and dist.is_initialized()
+
+    def _save_aside(self, original, state_dict, options) -> tuple[Any, str]:
+        """Returns what DCP returned, and why the disk did not take it."""
+        final = Path(options["checkpoint_id"]).absolute()
+        aside = final.with_name(ASIDE + final.name)
+        first = dist.get_rank() == 0
+        if first:
+            shutil.rmtree(aside, ignore_errors=True)
+        problem = self._lack_of_space(state_dict, final.parent, first)
+        if problem:
+            return None, problem
+        try:
+            result = original(state_dict, **{**options, "checkpoint_id": aside})
+        except CheckpointException as err:
+            if first:
+                shutil.rmtree(aside, ignore_errors=True)
+            if not out_of_space(err):
+                raise
+            return None, "no space left on the device"
+        self._everywhere(lambda: _take_place(aside, final), first)
+        return result, ""
+
+    def _lack_of_space(self, state_dict: Any, folder: Path, first: bool) -> str:
+        """Why the checkpoint does not fit; the same answer on every rank."""
+        needed = int(self.total([float(bytes_of(state_dict, whole=first))])[0])
+        free = _free_bytes(folder) if first else 0
+        free = int(self.total([float(free)])[0])
+        if needed <= free:
+            return ""
+        return f"it needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free"
+
+    def _everywhere(self, work: Callable[[], None], first: bool) -> None:
+        """Do ``work`` on the first rank, and raise on all if it failed there."""
+        failure: OSError | None = None
+        try:
+            if first:
+                work()
+        except OSError as err:
+            failure = err
+        if self.total([float(failure is not None)])[0]:
+            raise failure or OSError("rank 0 could not give the checkpoint its name")
+
+    def _async_save(self, original: Callable) -> Callable:
+        def async_save(state_dict: dict[str, Any], **options: Any) -> Any:
+            path, step = options.get("checkpoint_id"), self._step()
+            self._tell("saving", path)
+            response = original(state_dict, **options)
+
+            def done(future: Any) -> None:
+                problem = future.exception()
+                if problem is None:
+                    self._tell("saved", path, step=step)
+                else:
+                    self._tell("failed", path, step=step, message=str(problem))
+
+            getattr(response, "upload_completion", response).add_done_callback(done)
+            return response
+
+        return functools.wraps(original)(async_save)
+
+    # -- loading --------------------------------------------------------------------------------
+
+    def _load(self, original: Callable) -> Callable:
+        def load(state_dict: dict[str, Any], **options: Any) -> Any:
+            with self._place.doing("load"):
+                result = original(state_dict, **options)
+            self.loaded = True
+            self._tell("loaded", options.get("checkpoint_id"))
+            return result
+
+        return functools.wraps(original)(load)
+
+    def _tell(self, phase: str, path: Any, **more: Any) -> None:
+        if path is None:
+            return
+        fields = {"step": self._step(), **more}
+        if phase in ("saved", "loaded"):
+            fields["files"] = _files(Path(path))
+        self._events.send("checkpoint", phase=phase, path=os.path.abspath(path), **fields)
+
+
+def _put(save: Callable, async_save: Callable, load: Callable) -> Callable[[], None]:
+    def put() -> None:
+        for holder in (dcp, state_dict_saver):
+            holder.save, holder.async_save = save, async_save
+        for holder in (dcp, state_dict_loader):
+            holder.load = load
+
+    return put
+
+
+def out_of_space(err: CheckpointException) -> bool:
+    """True if every rank that failed did so because the disk is full."""
+    causes = [pair[0] for pair in err.failures.values()]
+    return bool(causes) and all(
+        getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        or any(text in str(cause) for text in _FULL)
+        for cause in causes
+    )
+
+
+@torch.no_grad()
+def bytes_of(value: Any, whole: bool) -> int:
+    """Bytes of ``value``'s tensors that this rank writes: its pieces of sharded ones, and those
+    that every rank has alike if ``whole``."""
+    if isinstance(value, DTensor):
+        piece = value.to_local()
+        return piece.numel() * piece.element_size()
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size() if whole else 0
+    if isinstance(value, Mapping):
+        return sum(bytes_of(v, whole) for v in value.values())
+    if isinstance(value, (list, tuple)):
+        return sum(bytes_of(v, whole) for v in value)
+    return 0
+
+
+def _free_bytes(folder: Path) -> int:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def _take_place(aside: Path, final: Path) -> None:
+    """Rename ``aside`` to ``final``; what stood there goes only when the new one stands."""
+    old = final.with_name(REPLACED + final.name)
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        os.rename(final, old)
+    os.rename(aside, final)
+    folder = os.open(final.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _files(path: Path) -> dict[str, int]:
+    """The files of a checkpoint with their sizes, by their names inside of it."""
+    try:
+        return {
+            str(file.relative_to(path)): file.stat().st_size
+            for file in sorted(path.rglob("*"))
+            if file.is_file()
+        }
+    except OSError:
+        return {}

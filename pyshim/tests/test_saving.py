@@ -1,0 +1,166 @@
+"""The script's own checkpoints: whole or not at all, a full disk, and what the supervisor hears."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+from cephalo import saving
+from cephalo.place import Place
+from cephalo.saving import Saves
+
+
+class Heard:
+    """Keeps events in place of sending them."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict]] = []
+
+    def send(self, kind: str, **fields) -> None:
+        self.events.append((kind, fields))
+
+    def phases(self) -> list[str]:
+        return [fields["phase"] for _, fields in self.events]
+
+
+def _total(values: list[float]) -> list[float]:
+    vector = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(vector)
+    return vector.tolist()
+
+
+def _install() -> tuple[Saves, Heard]:
+    heard = Heard()
+    saves = Saves(heard, Place(), lambda: 7)
+    saves.total = _total
+    saves.install()
+    return saves, heard
+
+
+def _state() -> dict:
+    return {"weights": torch.full((4,), float(dist.get_rank() * 0 + 1)), "step": 7}
+
+
+def _save_twice(path: str) -> dict:
+    saves, heard = _install()
+    dcp.save(_state(), checkpoint_id=path)
+    dcp.save({"weights": torch.full((4,), 2.0), "step": 8}, checkpoint_id=path)
+    state = {"weights": torch.zeros(4), "step": 0}
+    dcp.load(state, checkpoint_id=path)
+    return {
+        "weights": state["weights"].tolist(),
+        "phases": heard.phases(),
+        "loaded": saves.loaded,
+        "files": heard.events[1][1]["files"],
+        "names": sorted(p.name for p in Path(path).parent.iterdir()),
+    }
+
+
+def test_a_save_takes_the_place_of_an_older_one(ranks, tmp_path):
+    for found in ranks(2, _save_twice, str(tmp_path / "checkpoint")):
+        assert found["weights"] == [2.0] * 4
+        assert found["phases"] == ["saving", "saved", "saving", "saved", "loaded"]
+        assert found["loaded"] and ".metadata" in found["files"]
+        assert found["names"] == ["checkpoint"]
+
+
+def _save_on_a_full_disk(path: str) -> dict:
+    _, heard = _install()
+    dcp.save(_state(), checkpoint_id=path)
+    original = torch.save
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    torch.save = full
+    try:
+        dcp.save({"weights": torch.ones(4), "new": torch.ones(3)}, checkpoint_id=path)
+        dcp.save({"weights": torch.ones(4)}, checkpoint_id=path + "-2")
+    finally:
+        torch.save = original
+    state = {"weights": torch.zeros(4), "step": 0}
+    dcp.load(state, checkpoint_id=path)
+    return {
+        "phases": heard.phases(),
+        "step": state["step"],
+        "message": heard.events[3][1]["message"],
+        "names": sorted(os.listdir(Path(path).parent)),
+    }
+
+
+def test_user_case_55_a_full_disk_costs_the_checkpoint_and_not_the_training(ranks, tmp_path):
+    for found in ranks(2, _save_on_a_full_disk, str(tmp_path / "checkpoint")):
+        assert found["phases"] == [
+            "saving",
+            "saved",
+            "saving",
+            "failed",
+            "saving",
+            "failed",
+            "loaded",
+        ]
+        assert found["step"] == 7, "the older checkpoint is as it was"
+        assert "no space" in found["message"]
+        assert found["names"] == ["checkpoint"], "our own partial is removed, and nothing else"
+
+
+def _save_without_room(path: str) -> tuple[list[str], str]:
+    _, heard = _install()
+    saving._free_bytes = lambda folder: 10
+    dcp.save({"weights": torch.ones(1000)}, checkpoint_id=path)
+    return heard.phases(), heard.events[-1][1]["message"]
+
+
+def test_user_case_55_room_is_looked_for_before(ranks, tmp_path):
+    for phases, message in ranks(2, _save_without_room, str(tmp_path / "checkpoint")):
+        assert phases == ["saving", "failed"] and "are free" in message
+    assert not list(tmp_path.iterdir())
+
+
+def _fail_to_save(path: str) -> tuple[list[str], str]:
+    _, heard = _install()
+    torch.save = lambda *a, **k: (_ for _ in ()).throw(ValueError("odd"))
+    with pytest.raises(BaseException, match="odd"):
+        dcp.save({"weights": torch.ones(4)}, checkpoint_id=path)
+    return heard.phases(), str(sorted(os.listdir(Path(path).parent)))
+
+
+def test_other_failures_are_the_scripts_to_see(ranks, tmp_path):
+    for phases, names in ranks(2, _fail_to_save, str(tmp_path / "checkpoint")):
+        assert phases == ["saving"] and names == "[]"
+
+
+def _killed_while_saving(path: str) -> None:
+    _install()
+    dcp.save(_state(), checkpoint_id=path)
+    take = saving._take_place
+    saving._take_place = lambda aside, final: os._exit(9)  # all is written, nothing renamed
+    assert take is not None
+    dcp.save({"weights": torch.full((4,), 9.0), "step": 9}, checkpoint_id=path)
+
+
+def test_user_case_55_killed_while_saving(ranks, tmp_path):
+    with pytest.raises(AssertionError):
+        ranks(1, _killed_while_saving, str(tmp_path / "checkpoint"))
+    state = {"weights": torch.zeros(4), "step": 0}
+    dcp.load(state, checkpoint_id=tmp_path / "checkpoint", no_dist=True)
+    assert state["step"] == 7, "the older one is whole"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint", "saving-checkpoint"]
+
+
+def _async(path: str) -> list[str]:
+    _, heard = _install()
+    response = dcp.async_save(_state(), checkpoint_id=path)
+    getattr(response, "upload_completion", response).result()
+    return heard.phases()
+
+
+def test_a_save_beside_the_training_is_told_when_it_is_done(ranks, tmp_path):
+    for phases in ranks(2, _async, str(tmp_path / "checkpoint")):
+        assert phases[0] == "saving" and phases[-1] == "saved"
