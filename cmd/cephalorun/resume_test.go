@@ -92,7 +92,7 @@ func TestUserCase26AKilledSupervisorLosesNothing(t *testing.T) {
 	b := newBench(t)
 	script := b.file("train.py", "measure float32\nresume\nsteps 3\nsave\nuntil 1 steps 5\nuntil 1 print all are here\nuntil 1 kill 9\nsteps 8\n")
 	c := exec.Command("/proc/self/exe", "--state-dir", filepath.Join(b.dir, "state"), "--devices", b.devices(), resume, script)
-	c.Env = append([]string{mainRole + "=1", fakeTorch + "=2.15.0", "PATH=/nowhere", "CEPHALO_PYTHON=" + executable(t)}, os.Environ()...)
+	c.Env = append(os.Environ(), mainRole+"=1", fakeTorch+"=2.15.0", "PATH=/nowhere", "CEPHALO_PYTHON="+executable(t))
 	c.Dir = b.dir
 	out, err := c.StdoutPipe()
 	if err != nil {
