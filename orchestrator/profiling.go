@@ -109,6 +109,7 @@ func (s *session) cachedOrMeasured(ctx context.Context, fingerprint string) erro
 		if err == nil {
 			s.profile = p
 			s.screen.say("profile: measured before (%s)", kept.Path(fingerprint))
+			s.correct(kept)
 			return nil
 		}
 		var corrupt *cache.CorruptError
@@ -119,6 +120,9 @@ func (s *session) cachedOrMeasured(ctx context.Context, fingerprint string) erro
 		}
 	}
 	if err := s.measure(ctx, fingerprint); err != nil {
+		return err
+	}
+	if err := kept.DropCorrection(fingerprint); err != nil {
 		return err
 	}
 	if _, err := kept.Store(s.profile); err != nil {

@@ -113,6 +113,9 @@ func (s *session) conclude(ctx context.Context, err error) (show.Report, error) 
 	report := s.tracker.report(s.plan, s.names())
 	report.Run, report.Dir, report.Outcome = s.run.ID, s.run.Dir, string(outcome)
 	report.Even = s.even
+	if outcome != Failed {
+		s.learn(report)
+	}
 	report.Seconds = s.deps.Now().Sub(s.began).Seconds()
 	if writeErr := s.writeReport(report, message); writeErr != nil {
 		s.screen.say("note: the report could not be written: %v", writeErr)

@@ -23,21 +23,22 @@ type session struct {
 	deps Deps
 
 	// State, of the goroutine that runs it.
-	store   rundir.Store
-	run     *rundir.Run
-	journal *events.Journal
-	screen  *screen
-	state   State
-	python  Python
-	devices Devices
-	entry   pyshim.Entry
-	profile profiler.Profile
-	plan    solver.Plan
-	curve   []solver.BatchPoint // what the global batch was chosen from
-	tracker *tracker
-	even    *show.EvenSplit // nil unless compared
-	began   time.Time
-	written time.Time // of status.json
+	store      rundir.Store
+	run        *rundir.Run
+	journal    *events.Journal
+	screen     *screen
+	state      State
+	python     Python
+	devices    Devices
+	entry      pyshim.Entry
+	profile    profiler.Profile
+	plan       solver.Plan
+	curve      []solver.BatchPoint // what the global batch was chosen from
+	tracker    *tracker
+	correction profiler.Correction // zero without
+	even       *show.EvenSplit     // nil unless compared
+	began      time.Time
+	written    time.Time // of status.json
 	// restarts is what the run has been through; resumedAt the step that the newest
 	// attempt began after; all the devices that the run was begun with.
 	restarts  *restarts

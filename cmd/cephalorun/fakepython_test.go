@@ -92,11 +92,12 @@ func fakePython(args []string) int {
 
 // fakeWorker is one rank.
 type fakeWorker struct {
-	rank int
-	conn net.Conn
-	told chan string // what the supervisor says
-	step int         // the last one that is done
-	met  int         // meetings of the ranks so far
+	rank   int
+	conn   net.Conn
+	told   chan string // what the supervisor says
+	step   int         // the last one that is done
+	met    int         // meetings of the ranks so far
+	stepMs int         // of a step; 0 is the usual
 }
 
 func fakeWork(argv []string) int {
@@ -143,7 +144,7 @@ func fakeWork(argv []string) int {
 //	measure DTYPE         end here when profiling, having measured a model of that type
 //	measure-whole DTYPE   the same, of units that cannot be cut
 //	too-big               the same with a model that no device can hold
-//	steps N               train to step N
+//	steps N [MS]          train to step N; a step takes 10 ms, or as many as given
 //	until N COMMAND       a command, before the Nth restart only
 //	save                  save a checkpoint of the step that was done last
 //	resume                with --resume, go on from the newest checkpoint
@@ -187,7 +188,9 @@ func (w *fakeWorker) script(lines, args []string) int {
 				return 0
 			}
 		case "steps":
-			n, _ := strconv.Atoi(rest)
+			count, ms, _ := strings.Cut(rest, " ")
+			n, _ := strconv.Atoi(count)
+			w.stepMs, _ = strconv.Atoi(ms)
 			for w.step < n {
 				w.trainStep()
 			}
@@ -279,7 +282,7 @@ func (w *fakeWorker) meet() {
 func (w *fakeWorker) trainStep() {
 	w.step++
 	w.send("step", map[string]any{"step": w.step, "loss": 5.0 - float64(w.step)/10, "samples": 4,
-		"step_ms": 10, "compute_ms": 8 - w.rank, "wait_ms": 2 + w.rank, "peak_memory_bytes": 1 << 20})
+		"step_ms": max(10, w.stepMs), "compute_ms": 8 - w.rank, "wait_ms": 2 + w.rank, "peak_memory_bytes": 1 << 20})
 }
 
 // stoppedCode says within this file that a script was stopped from inside.

@@ -48,6 +48,35 @@ func TestARunFromStartToEnd(t *testing.T) {
 	b.mustRun(exitDone, []string{"plan: even"}, "--even", "--devices", b.devices(), script, "--lr", "0.1", "two words")
 }
 
+func TestTheNextPlanKnowsWhatTheLastRunMeasured(t *testing.T) {
+	b := newBench(t)
+	script := b.file("train.py", "measure float32\nsteps 30 100\n")
+	report := func() show.Report {
+		t.Helper()
+		b.mustRun(exitDone, []string{"done after 30 steps"}, "--devices", b.devices(), script)
+		data, err := os.ReadFile(filepath.Join(b.dir, "state", "runs", "latest", "report.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r show.Report
+		if err := json.Unmarshal(data, &r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := report()
+	if off := first.Off(); off > -10 && off < 10 {
+		t.Fatalf("the first prediction should be wrong: %v for %v ms", first.PredictedStepMs, first.MeasuredStepMs)
+	}
+	for range 2 { // corrections do not add up
+		if r := report(); r.Off() > 0.1 || r.Off() < -0.1 || r.Ranks[0].Batch != first.Ranks[0].Batch {
+			t.Errorf("predicted %v, measured %v, batch %d", r.PredictedStepMs, r.MeasuredStepMs, r.Ranks[0].Batch)
+		}
+	}
+	b.mustRun(exitDone, []string{"profile: times are scaled by"}, "plan", "--devices", b.devices(), script)
+	b.mustRun(exitDone, []string{"profile: measuring"}, "plan", "--remeasure", "--devices", b.devices(), script)
+}
+
 func TestUnitsThatRunWholeAreNamed(t *testing.T) {
 	b := newBench(t)
 	b.mustRun(exitDone, []string{"note: Block runs on the whole batch of its device at once: it is called 2 times in one forward"},
