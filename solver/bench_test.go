@@ -58,6 +58,28 @@ func BenchmarkSolveWithin(b *testing.B) {
 	}
 }
 
+// BenchmarkCompare asks every strategy about chains of 32 units.
+func BenchmarkCompare(b *testing.B) {
+	for _, devices := range []int{8, 64, 512} {
+		f := fleet{devices: devices, kinds: 3, batch: 4 * devices, classes: 2, memory: 4, policies: []Policy{Keep, Recompute}, seed: 1}
+		p := f.problem()
+		p.Links = &Links{Between: 5e6}
+		for i := range devices {
+			p.Links.NodeOf = append(p.Links.NodeOf, i/8)
+		}
+		for range (devices + 7) / 8 {
+			p.Links.Inside = append(p.Links.Inside, 5e7)
+		}
+		b.Run(fmt.Sprintf("%d-devices", devices), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Compare(p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkExplain explains the plan of the slowest fleet that we know.
 func BenchmarkExplain(b *testing.B) {
 	f := fleet{devices: 64, kinds: 64, batch: 1024, classes: 3, memory: 2, policies: []Policy{Keep, Recompute}, seed: 1}

@@ -125,7 +125,7 @@ func (m *model) sayUnused(rank int, withoutMs float64) (string, error) {
 	case err != nil:
 		return "", err
 	}
-	alone, err := m.leftOut(rank)
+	alone, err := m.leftOut(rank, withoutMs)
 	if err != nil {
 		return "", err
 	}
@@ -133,7 +133,7 @@ func (m *model) sayUnused(rank int, withoutMs float64) (string, error) {
 }
 
 // leftOut says what the plan costs if the device does not even store state.
-func (m *model) leftOut(rank int) (string, error) {
+func (m *model) leftOut(rank int, nowMs float64) (string, error) {
 	if len(m.kindOf) == 1 {
 		return "", nil
 	}
@@ -148,6 +148,9 @@ func (m *model) leftOut(rank int) (string, error) {
 		return "; its memory is needed", nil
 	case err != nil:
 		return "", err
+	}
+	if ms < nowMs*(1-noticeable) {
+		return fmt.Sprintf("; left out altogether %s, so run without it (--devices)", seconds(ms)), nil
 	}
 	return fmt.Sprintf("; left out altogether %s", seconds(ms)), nil
 }

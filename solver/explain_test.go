@@ -79,6 +79,12 @@ func TestExplainUnused(t *testing.T) {
 	if len(e.Unused) != 1 || e.Unused[0] != want {
 		t.Errorf("got %q, want %q", e.Unused, want)
 	}
+	// With room for all the state on one device there is nothing to gather.
+	p.Devices[0].UsableMemoryBytes = 2000
+	want = "device 1 (slow) not used, it only stores state: with it 1.41 s, without it 54.0 ms; left out altogether 50.0 ms, so run without it (--devices)"
+	if _, e = explain(t, p); len(e.Unused) != 1 || e.Unused[0] != want {
+		t.Errorf("got %q, want %q", e.Unused, want)
+	}
 	p.FixedBatches = []int{6, 0}
 	if _, e = explain(t, p); len(e.Unused) != 1 || !strings.HasSuffix(e.Unused[0], "its batch is 0 by hand") {
 		t.Errorf("got %q", e.Unused)

@@ -13,6 +13,7 @@ type option struct {
 	times  []float64 // of ONE unit, forward and backward by class
 	room   int64     // what is left for state, and beside an even share if shares are even
 	total  float64   // an iteration at least, if this device were the slowest
+	value  int       // what it is worth if no headroom is asked for
 }
 
 // cuts of the option: as many full microbatches as go, and one of the rest.
@@ -128,7 +129,7 @@ func (u *menu) of(batch int, limit float64) []option {
 			}
 		}
 		front = slices.DeleteFunc(front, func(o option) bool { return room >= o.room && noneAbove(times, o.times) })
-		front = append(front, option{batch, size, policy, slices.Clone(times), room, 0})
+		front = append(front, option{batch, size, policy, slices.Clone(times), room, 0, 0})
 	}
 	for _, policy := range u.m.policies {
 		if batch == 0 {

@@ -4,7 +4,14 @@ package solver
 // the headroom kept free; -1 if it cannot be used. Even shares are already
 // taken off the room, and there is nothing to collect.
 func (s *search) value(o *option) int {
-	room := o.room - s.headroom
+	if s.headroom == 0 {
+		return o.value
+	}
+	return s.valueOf(o, s.headroom)
+}
+
+func (s *search) valueOf(o *option, headroom int64) int {
+	room := o.room - headroom
 	if s.shares == RaggedShares {
 		return s.m.ppmIn(room)
 	}
@@ -102,7 +109,7 @@ func (s *search) narrow(n *node) bool {
 				kept = make([]*option, 0, len(list))
 			}
 			for _, o := range list {
-				if noneAbove(o.times, n.most) && s.timeOver(n.least, o.times) < s.limit && s.value(o) >= 0 {
+				if s.within(n, o) && s.value(o) >= 0 {
 					kept = append(kept, o)
 				}
 			}
@@ -137,6 +144,19 @@ func (s *search) narrow(n *node) bool {
 			return true
 		}
 	}
+}
+
+// within says that an option lies in the box and leaves the iteration below the
+// limit.
+func (s *search) within(n *node, o *option) bool {
+	sum := s.exposed
+	for d, t := range o.times {
+		if t > n.most[d] {
+			return false
+		}
+		sum += s.weights[d] * max(n.least[d], t)
+	}
+	return sum < s.limit
 }
 
 // raise lifts the lower bounds to what every option of some device reaches.

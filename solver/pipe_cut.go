@@ -56,6 +56,8 @@ type cutter struct {
 	costs  [][]unitCost
 	sums   [][]stageCost // by team: of the first units
 	next   []int         // by unit: the first of another class
+	bytes  []float64     // by class: what a unit hands over with a microbatch, both ways
+	speeds []float64     // by team: to the next
 }
 
 func (m *model) newCutter(row []int, teams []team, rounds, micro int, policy Policy) *cutter {
@@ -66,7 +68,14 @@ func (m *model) newCutter(row []int, teams []team, rounds, micro int, policy Pol
 			c.next[i] = c.next[i+1]
 		}
 	}
-	for _, t := range teams {
+	for class := range m.problem.Units {
+		c.bytes = append(c.bytes, 2*m.boundaryBytes(class)*float64(micro))
+	}
+	for s, t := range teams {
+		c.speeds = append(c.speeds, math.Inf(1))
+		if s+1 < len(teams) {
+			c.speeds[s] = m.speed(t[0], teams[s+1][0])
+		}
 		costs := m.teamCosts(t, micro, policy)
 		sum := make([]stageCost, len(row)+1)
 		for i, class := range row {
@@ -99,10 +108,7 @@ func (c *cutter) stage(s, first, end int) (stageCost, bool) {
 	}
 	live := float64(min(c.most, len(c.teams)-s)) // microbatches between their passes
 	out.bytes = out.state + live*(to.bytes-from.bytes) + peak
-	if s+1 < len(c.teams) { // hand over, beside computing
-		bytes := 2 * c.m.boundaryBytes(c.row[end-1]) * float64(c.micro)
-		out.ms = max(out.ms, bytes/c.m.speed(c.teams[s][0], c.teams[s+1][0]))
-	}
+	out.ms = max(out.ms, c.bytes[c.row[end-1]]/c.speeds[s]) // handing over overlaps with computing
 	for _, rank := range c.teams[s] {
 		d := c.m.problem.Devices[rank]
 		if float64(d.ReservedBytes)+out.bytes > float64(d.UsableMemoryBytes) {

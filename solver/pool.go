@@ -24,7 +24,7 @@ func (s *search) fill(limit float64) {
 				if s.shares == EvenShares {
 					o.room -= s.m.stateOf(u.k.even)
 				}
-				if s.value(&o) >= 0 {
+				if o.value = s.valueOf(&o, 0); o.value >= 0 {
 					s.pool[k] = append(s.pool[k], &o)
 				}
 			}

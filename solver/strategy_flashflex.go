@@ -39,8 +39,9 @@ func (flashFlex) Predict(p Problem) (Outcome, error) {
 	layouts := m.layouts(len(row))
 	var best replicas
 	err = m.eachPipe(func(micro int, policy Policy) {
+		known := memo{}
 		for _, pipes := range layouts {
-			if r, ok := m.unlike(row, pipes, micro, policy); ok && (best.ms == 0 || r.ms < best.ms*(1-tolerance)) {
+			if r, ok := m.unlike(row, pipes, micro, policy, known); ok && (best.ms == 0 || r.ms < best.ms*(1-tolerance)) {
 				best = r
 			}
 		}
@@ -64,7 +65,7 @@ func (m *model) layouts(units int) [][][]team {
 			continue // no larger team than before
 		}
 		sizes = append(sizes, len(teams))
-		for copies := 1; copies <= min(len(teams), 16, m.problem.GlobalBatch); copies++ {
+		for copies := 1; copies <= min(len(teams), m.problem.GlobalBatch); copies = more(copies) {
 			for _, dealt := range [][][]team{inTurn(m, teams, copies), inRow(teams, copies)} {
 				if slices.ContainsFunc(dealt, func(p []team) bool { return len(p) == 0 || len(p) > units }) {
 					continue
@@ -74,6 +75,14 @@ func (m *model) layouts(units int) [][][]team {
 		}
 	}
 	return out
+}
+
+// more is the next number of replicas to try: each up to 16, then doubled.
+func more(copies int) int {
+	if copies < 16 {
+		return copies + 1
+	}
+	return 2 * copies
 }
 
 // equalTeams are teams of up to so many ranks of one node and kind.
@@ -136,16 +145,19 @@ func (m *model) largestFirst(pipes [][]team) [][]team {
 
 // unlike divides the units in every replica for itself, and the microbatches
 // among the replicas.
-func (m *model) unlike(row []int, pipes [][]team, micro int, policy Policy) (replicas, bool) {
+func (m *model) unlike(row []int, pipes [][]team, micro int, policy Policy, known memo) (replicas, bool) {
 	r := replicas{micro: micro, policy: policy, rounds: make([]int, len(pipes))}
 	total := m.problem.GlobalBatch / micro
 	if total < len(pipes) {
 		return r, false
 	}
 	for _, teams := range pipes {
-		c := m.newCutter(row, teams, (total+len(pipes)-1)/len(pipes), micro, policy)
-		c.most = total - len(pipes) + 1
-		p, ok := c.cut(math.Inf(1))
+		each, most := (total+len(pipes)-1)/len(pipes), total-len(pipes)+1
+		p, ok := known.cut(m, teams, func() *cutter {
+			c := m.newCutter(row, teams, each, micro, policy)
+			c.most = most
+			return c
+		}, each, most)
 		if !ok {
 			return r, false
 		}

@@ -109,3 +109,16 @@ func TestPlanChoosesTheBatch(t *testing.T) {
 		t.Errorf("%v, global batch %d", err, plan.GlobalBatch)
 	}
 }
+
+// The flags are the same for a script; why the plan is so stands below it.
+func TestPlanOfAScriptAnswersToo(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitDone, []string{"rank 0 (fast): limited by ", "without rank 1 (slow): "}, "plan", "--devices", b.devices(), "--batches", "6,2", "--without", "1", b.file("train.py", goodScript))
+	b.out.content.Reset()
+	b.mustRun(exitDone, nil, "plan", "--json", "--devices", b.devices(), "--batches", "6,2", b.file("train.py", goodScript))
+	plan, err := solver.ParsePlan([]byte(b.out.String()))
+	if err != nil || plan.Ranks[0].Batch != 6 || plan.Ranks[1].Batch != 2 {
+		t.Errorf("%v %+v", err, plan)
+	}
+	b.mustRun(exitUsage, []string{"--batches gives 3 batches, and there are 2 devices"}, "plan", "--devices", b.devices(), "--batches", "6,2,1", b.file("train.py", goodScript))
+}

@@ -71,12 +71,12 @@ func device(rank int, at place, gpu GPU) profiler.ProfileDevice {
 
 // block is what one block costs: the launch, and of operations and reading the
 // weights whichever takes longer. Backward is twice the operations. Memory is
-// the gathered unit, its gradients, and the activations of a block with their
-// gradients.
+// the gathered unit, the next one and the root unit, which stays, the gradients,
+// and the activations of a block with theirs.
 func (m Model) block(g GPU) profiler.UnitCosts {
 	weightsMs := float64(m.blockParameters()) * m.width() / (g.BandwidthGBs * 1e6)
 	sampleMs := m.blockOperations() / (g.Reached(m.DType) * 1e9)
-	fixed := float64(m.blockParameters()) * (m.width() + gradientWidth)
+	fixed := float64(m.blockParameters())*(2*m.width()+gradientWidth) + float64(m.rootParameters())*m.width()
 	return profiler.UnitCosts{
 		ForwardMs:          roofline(launchForwardMs, weightsMs, sampleMs),
 		BackwardMs:         roofline(launchBackwardMs, 2*weightsMs, 2*sampleMs),

@@ -45,7 +45,7 @@ func TestFromModelByHand(t *testing.T) {
 	kept := 34*100*1000.0 + 5*10*100*100
 	near(t, "kept", block.KeptBytesPerSample["keep"], kept)
 	near(t, "kept inputs", block.KeptBytesPerSample["recompute"], 2*100*1000)
-	near(t, "memory", block.MemoryBytes.At(4), parameters*6+8*kept)
+	near(t, "memory", block.MemoryBytes.At(4), parameters*8+(2*50000*1000+2000)*2+8*kept)
 	near(t, "gather", p.Collectives["block"].AllGatherMs, 2*parameters/2/100e6+0.005)
 	near(t, "reduce", p.Collectives["block"].ReduceScatterMs, 4*parameters/2/100e6+0.005)
 	near(t, "state of the model", float64(p.Model.Parameters), 3*parameters+2*50000*1000+2000)
