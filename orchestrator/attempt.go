@@ -302,7 +302,7 @@ func (a *attempt) cleanUp() {
 
 // failure is the first real failure, with where to read on.
 func (a *attempt) failure(end ended) Failure {
-	f := end.stories.judge(end.outcome)
+	f := end.stories.judge(end.outcome, a.words.killedFirst())
 	if end.stuck != nil && (f.Rank < 0 || f.Reason == reasonKilled || f.ofPeers) {
 		f = *end.stuck
 		f.Host = end.stories.ranks[f.Rank].host

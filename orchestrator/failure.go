@@ -144,8 +144,10 @@ type suspect struct {
 
 // judge names the first real failure. A rank that only lost its peers is a victim, in
 // whatever order the reports came in: an exception of the script's own comes first, a
-// rank that vanished next, one that left early after that.
-func (s *stories) judge(outcome supervise.Outcome) Failure {
+// rank that vanished next, one that left early after that. Among ranks that vanished it is
+// the one that torchrun saw die first (killedFirst, or NoRank), since the others were
+// ended because of it and their streams may be read in any order.
+func (s *stories) judge(outcome supervise.Outcome, killedFirst int) Failure {
 	var all []suspect
 	for rank, r := range s.ranks {
 		if found, ok := r.suspect(rank); ok {
@@ -158,6 +160,14 @@ func (s *stories) judge(outcome supervise.Outcome) Failure {
 	first := slices.MinFunc(all, func(a, b suspect) int {
 		if a.weight != b.weight {
 			return a.weight - b.weight
+		}
+		if a.failure.Reason == reasonKilled && b.failure.Reason == reasonKilled {
+			if a.rank == killedFirst {
+				return -1
+			}
+			if b.rank == killedFirst {
+				return 1
+			}
 		}
 		return a.order - b.order
 	})

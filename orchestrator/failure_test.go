@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func TestUserCase31TheFirstRealFailureIsNamed(t *testing.T) {
 			for _, e := range c.events {
 				s.add(e)
 			}
-			f := s.judge(supervise.Outcome{Status: supervise.Status{Code: 1}})
+			f := s.judge(supervise.Outcome{Status: supervise.Status{Code: 1}}, events.NoRank)
 			if f.Rank != c.rank || f.Reason != c.reason || f.Step != c.step || !slices.Equal(f.Victims, c.victims) {
 				t.Errorf("got %+v", f)
 			}
@@ -66,4 +67,33 @@ func TestUserCase31TheFirstRealFailureIsNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The streams of a killed rank, and of one that was ended because of it, may be read in
+// any order; torchrun knows.
+func TestTheRankThatWasKilledFirst(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {1, 0, 2}, {2, 0, 1}} {
+		s := newStories(3)
+		for _, rank := range order {
+			s.add(events.Event{Kind: events.Hello, Rank: rank})
+			s.add(events.Event{Kind: events.Gone, Rank: rank})
+		}
+		words := &launcherWords{file: devNull(t)}
+		words.line([]byte("worker group fails\n"))
+		words.line([]byte(`{"first_failure": {"rank": 1, "exit_code": -9}}` + "\n"))
+		f := s.judge(supervise.Outcome{Status: supervise.Status{Code: 1}}, words.killedFirst())
+		if f.Rank != 1 || !slices.Equal(f.Victims, []int{0, 2}) || len(words.tail()) != 1 {
+			t.Errorf("order %v: %+v, %q", order, f, words.tail())
+		}
+	}
+}
+
+func devNull(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
 }

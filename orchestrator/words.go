@@ -1,11 +1,14 @@
 package orchestrator
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
 )
 
 // keptWords is how many of the launcher's last lines are kept for a report.
@@ -17,6 +20,14 @@ type launcherWords struct {
 	mu   sync.Mutex
 	file *os.File
 	last []string
+	// died is the rank that torchrun saw die first.
+	died *firstFailure
+}
+
+// firstFailure is the launcher's line about the rank that died first.
+type firstFailure struct {
+	Rank     int `json:"rank"`
+	ExitCode int `json:"exit_code"` // below 0: the signal that killed it
 }
 
 func openLauncherWords(path string) (*launcherWords, error) {
@@ -32,6 +43,13 @@ func (w *launcherWords) line(text []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, _ = w.file.Write(text)
+	var told struct {
+		First *firstFailure `json:"first_failure"`
+	}
+	if json.Unmarshal(text, &told) == nil && told.First != nil {
+		w.died = told.First
+		return
+	}
 	w.last = append(w.last, strings.TrimRight(string(text), "\r\n"))
 	if len(w.last) > keptWords {
 		w.last = w.last[1:]
@@ -42,6 +60,16 @@ func (w *launcherWords) tail() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.last)
+}
+
+// killedFirst is the rank that was killed before torchrun ended the others, or NoRank.
+func (w *launcherWords) killedFirst() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.died == nil || w.died.ExitCode >= 0 {
+		return events.NoRank
+	}
+	return w.died.Rank
 }
 
 func (w *launcherWords) close() { _ = w.file.Close() }

@@ -64,7 +64,11 @@ func fakePython(args []string) int {
 	}
 	n, _ := strconv.Atoi(args[slices.Index(args, "--nproc-per-node")+1])
 	shim := slices.IndexFunc(args, func(a string) bool { return filepath.Base(a) == "shim.py" })
-	ended := make(chan error, n)
+	type end struct {
+		rank int
+		err  error
+	}
+	ended := make(chan end, n)
 	var workers []*exec.Cmd
 	for rank := range n {
 		c := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"worker"}, args[shim+1:]...),
@@ -75,12 +79,18 @@ func fakePython(args []string) int {
 			return 1
 		}
 		workers = append(workers, c)
-		go func() { ended <- c.Wait() }()
+		go func() { ended <- end{rank, c.Wait()} }()
 	}
 	code := 0
 	for range n {
-		if err := <-ended; err != nil && code == 0 {
+		if one := <-ended; one.err != nil && code == 0 {
 			code = 1
+			status := workers[one.rank].ProcessState.Sys().(syscall.WaitStatus)
+			exit := status.ExitStatus()
+			if status.Signaled() {
+				exit = -int(status.Signal())
+			}
+			fmt.Fprintf(os.Stderr, `{"first_failure": {"rank": %d, "exit_code": %d}}`+"\n", one.rank, exit)
 			time.Sleep(monitorInterval)
 			for _, c := range workers {
 				_ = c.Process.Signal(unix.SIGTERM)

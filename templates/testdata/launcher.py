@@ -1,9 +1,18 @@
 """Starts torchrun for run 20260102-030405-train. As a file, and not as a module by name, so that
 nothing in the working folder can stand in for a module of Python's."""
 
+import json
 import sys
 
 if __name__ == "__main__":
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main
 
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except ChildFailedError as err:
+        # torchrun knows who died first: it looked before it ended the others.
+        rank, failure = err.get_first_failure()
+        first = {"rank": rank, "exit_code": failure.exitcode}
+        print(json.dumps({"first_failure": first}), file=sys.stderr, flush=True)
+        raise
