@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 )
@@ -88,6 +89,9 @@ const setAside = "incomplete-"
 // the first whole one. One that is not whole would end every attempt at its resume, so
 // it is renamed; nothing is deleted.
 func (s *session) checkCheckpoints() {
+	for _, dir := range s.restarts.folders() {
+		s.tidy(dir)
+	}
 	for c := s.restarts.newest(); c != nil; c = s.restarts.newest() {
 		why := incomplete(*c)
 		if why == "" {
@@ -103,6 +107,38 @@ func (s *session) checkCheckpoints() {
 			s.screen.say("checkpoint %s is not there any more", c.Path)
 		default:
 			s.screen.say("checkpoint %s is incomplete (%s) and cannot be set aside: %v", c.Path, why, err)
+		}
+	}
+}
+
+// folders are where the run's checkpoints lie.
+func (r *restarts) folders() []string {
+	var all []string
+	for _, c := range r.Checkpoints {
+		if dir := filepath.Dir(c.Path); !slices.Contains(all, dir) {
+			all = append(all, dir)
+		}
+	}
+	return all
+}
+
+// tidy names what a save left that was cut off, and gives a checkpoint its name back that
+// lost it between the two renames of a save.
+func (s *session) tidy(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // the checkpoints themselves will be missed
+	}
+	for _, e := range entries {
+		if name, ok := strings.CutPrefix(e.Name(), namedReplaced); ok {
+			if _, err := os.Stat(filepath.Join(dir, name)); os.IsNotExist(err) {
+				if err := os.Rename(filepath.Join(dir, e.Name()), filepath.Join(dir, name)); err == nil {
+					s.screen.say("checkpoint %s has its name back: the one that was to replace it was not finished", name)
+				}
+			}
+		}
+		if strings.HasPrefix(e.Name(), namedSaving) {
+			s.screen.say("checkpoint %s is incomplete (it was being saved): skipped", e.Name())
 		}
 	}
 }
