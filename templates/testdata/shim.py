@@ -1,6 +1,7 @@
 """Entry of one worker, written by cephalorun for run 20260102-030405-train; changes here are lost."""
 
 import atexit
+import contextlib
 import json
 import os
 import sys
@@ -53,10 +54,8 @@ def _end_quietly():
 
     def end():
         for stream in (sys.stdout, sys.stderr):
-            try:
+            with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-            except (OSError, ValueError):
-                pass
         os._exit(code[0])
 
     atexit.register(end)  # the first one registered is the last one called
