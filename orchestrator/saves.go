@@ -1,6 +1,8 @@
 package orchestrator
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,17 +49,8 @@ func (s *session) hearCheckpoint(e events.Event) {
 		r.SaveFailed = e.Message
 		s.screen.say("note: the checkpoint %s could not be saved: %s; the training goes on", e.Path, e.Message)
 	case checkpointSaved, checkpointLoaded:
-		known := slices.ContainsFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
-		if e.Phase == checkpointLoaded && known {
-			return // its step is known from its save
-		}
-		r.Checkpoints = slices.DeleteFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
-		r.Checkpoints = append(r.Checkpoints, savedCheckpoint{Path: e.Path, Step: e.Step, Time: e.Time, Files: e.Files})
-		if n := len(r.Checkpoints) - keptCheckpoints; n > 0 {
-			r.Checkpoints = r.Checkpoints[n:]
-		}
+		r.keep(e)
 		if e.Phase == checkpointSaved {
-			r.SaveFailed = ""
 			r.progress(e.Step)
 			s.comeback.saved = true
 		}
@@ -67,6 +60,44 @@ func (s *session) hearCheckpoint(e events.Event) {
 	if err := r.write(s.run); err != nil {
 		s.deps.Logger.Error("keep checkpoint", "error", err)
 	}
+}
+
+// keep notes a checkpoint that was saved or loaded.
+func (r *restarts) keep(e events.Event) {
+	known := slices.ContainsFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
+	if e.Phase == checkpointLoaded && known {
+		return // its step is known from its save
+	}
+	r.Checkpoints = slices.DeleteFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
+	r.Checkpoints = append(r.Checkpoints, savedCheckpoint{Path: e.Path, Step: e.Step, Time: e.Time, Files: e.Files})
+	if n := len(r.Checkpoints) - keptCheckpoints; n > 0 {
+		r.Checkpoints = r.Checkpoints[n:]
+	}
+	if e.Phase == checkpointSaved {
+		r.SaveFailed = ""
+	}
+}
+
+// replay learns from the journal what restarts.json had no time to hold when the
+// supervisor ended: how far the training was, and what the script saved last.
+func (r *restarts) replay(journal []byte) {
+	for _, line := range bytes.Split(journal, []byte("\n")) {
+		var e events.Event
+		if json.Unmarshal(line, &e) != nil {
+			continue // cut off with the supervisor
+		}
+		switch {
+		case e.Kind == events.Step:
+			r.BestStep = max(r.BestStep, e.Step)
+		case e.Kind == events.Checkpoint && e.Rank == 0 && e.Phase == checkpointSaved && !r.knows(e):
+			r.keep(e)
+		}
+	}
+}
+
+// knows says that a checkpoint is noted as it was saved then, or later.
+func (r *restarts) knows(e events.Event) bool {
+	return slices.ContainsFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path && !c.Time.Before(e.Time) })
 }
 
 // saves says that the script is known to save checkpoints.
