@@ -10,6 +10,7 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 GO_PACKAGES ?= ./...
 PYTEST_ARGS ?=
 TORCH_VERSIONS ?= 2.8.0 newest
+CHAOS_ARGS ?=
 DEMO_ARGS ?= --batch-size 8 --steps 150 --log-every 10
 
 # In a recipe: $(with_python) leaves the path of the Python in $$python, $(with_tools) that of the
@@ -38,7 +39,7 @@ demo: build ## Train a small GPT on three unequal virtual devices, under 4 minut
 		--compare-even 8 examples/train_gpt.py $(DEMO_ARGS)
 
 .PHONY: test
-test: test-go test-python ## Run every test, under 12 minutes on 2 cores
+test: test-go test-python test-chaos ## Run every test, under 15 minutes on 2 cores
 
 .PHONY: test-go
 test-go: go ## Run the Go tests, gofmt and vet
@@ -50,6 +51,14 @@ test-go: go ## Run the Go tests, gofmt and vet
 .PHONY: test-python
 test-python: ## Run the Python tests on the chosen Python
 	@$(with_tools); scripts/test-python.sh "$$python" "$$tools" $(PYTEST_ARGS)
+
+.PHONY: test-chaos
+test-chaos: build ## Train on CPU ranks under two random faults (the short form of chaos)
+	scripts/chaos.sh --faults 2 --exact --seed 1
+
+.PHONY: chaos
+chaos: build ## Train on CPU ranks for 30 minutes under random faults (CHAOS_ARGS)
+	scripts/chaos.sh $(CHAOS_ARGS)
 
 .PHONY: test-matrix
 test-matrix: ## Run the Python tests on torch 2.8 and on the newest (TORCH_VERSIONS)

@@ -66,3 +66,15 @@ func TestUserCase32OOMKillsOfTheControlGroup(t *testing.T) {
 		}
 	}
 }
+
+// A supervisor that was killed may have had no time to write what it knew.
+func TestTheJournalKnowsWhatTheBudgetsFileDoesNot(t *testing.T) {
+	r := &restarts{BestStep: 2, Checkpoints: []savedCheckpoint{{Path: "/c/step-2", Step: 2, Broken: "x"}}}
+	r.replay([]byte(`{"time":"0001-01-01T00:00:00Z","kind":"checkpoint","rank":0,"phase":"saved","path":"/c/step-2","step":2}
+{"kind":"step","rank":1,"step":7}
+{"time":"2026-01-02T03:04:05Z","kind":"checkpoint","rank":0,"phase":"saved","path":"/c/step-6","step":6,"files":{"a":1}}
+{"kind":"step","rank":0,"st`))
+	if r.BestStep != 7 || len(r.Checkpoints) != 2 || r.newest().Path != "/c/step-6" || r.newest().Files["a"] != 1 || r.Checkpoints[0].Broken != "x" {
+		t.Errorf("got %+v", r)
+	}
+}

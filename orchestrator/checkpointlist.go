@@ -38,15 +38,11 @@ func CheckpointsOfRun(run *rundir.Run) ([]Checkpoint, error) {
 		return nil, err
 	}
 	known := map[string]savedCheckpoint{}
-	var folders []string
 	for _, c := range r.Checkpoints {
 		known[c.Path] = c
-		if dir := filepath.Dir(c.Path); !slices.Contains(folders, dir) {
-			folders = append(folders, dir)
-		}
 	}
 	var all []Checkpoint
-	for _, dir := range folders {
+	for _, dir := range r.folders() {
 		found, err := CheckpointsIn(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err

@@ -39,13 +39,16 @@ from cephalo.checkpoint_export import main
 sys.exit(main(sys.argv[2:]))
 `
 
-// Verify looks whether all of a checkpoint is there; deep reads every block of it too.
-func (t CheckpointTool) Verify(ctx context.Context, path string, deep bool) (CheckpointReport, error) {
-	verb := "verify"
+// Verify looks whether all of each checkpoint is there; deep reads every block too.
+func (t CheckpointTool) Verify(ctx context.Context, paths []string, deep bool) ([]CheckpointReport, error) {
+	args := []string{"verify"}
 	if deep {
-		verb = "verify-deep"
+		args[0] = "verify-deep"
 	}
-	return t.run(ctx, verb, t.path(path))
+	for _, path := range paths {
+		args = append(args, t.path(path))
+	}
+	return t.run(ctx, len(paths), args...)
 }
 
 // Export writes the model of a checkpoint as one safetensors file. part is the key that
@@ -55,7 +58,11 @@ func (t CheckpointTool) Export(ctx context.Context, path, out, part string) (Che
 	if part != "" {
 		args = append(args, part)
 	}
-	return t.run(ctx, args...)
+	reports, err := t.run(ctx, 1, args...)
+	if err != nil {
+		return CheckpointReport{}, err
+	}
+	return reports[0], nil
 }
 
 func (t CheckpointTool) path(path string) string {
@@ -65,14 +72,15 @@ func (t CheckpointTool) path(path string) string {
 	return filepath.Join(t.Dir, path)
 }
 
-func (t CheckpointTool) run(ctx context.Context, args ...string) (CheckpointReport, error) {
+// run asks the interpreter, which answers with so many reports.
+func (t CheckpointTool) run(ctx context.Context, want int, args ...string) ([]CheckpointReport, error) {
 	dir, err := tempDir()
 	if err != nil {
-		return CheckpointReport{}, err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	if err := pyshim.Extract(dir); err != nil {
-		return CheckpointReport{}, err
+		return nil, err
 	}
 	c := exec.CommandContext(ctx, t.Python.Path, append([]string{"-c", checkpointTask, dir}, args...)...)
 	c.Dir, c.WaitDelay = "/", time.Second
@@ -83,13 +91,16 @@ func (t CheckpointTool) run(ctx context.Context, args ...string) (CheckpointRepo
 		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
 			err = fmt.Errorf("%w: %s", err, lastLine(string(exit.Stderr)))
 		}
-		return CheckpointReport{}, machine("read checkpoint: %w", err)
+		return nil, machine("read checkpoint: %w", err)
 	}
-	var report CheckpointReport
-	if err := json.Unmarshal(out, &report); err != nil {
-		return CheckpointReport{}, machine("read checkpoint: the answer is %.80q: %w", out, err)
+	var reports []CheckpointReport
+	if err := json.Unmarshal(out, &reports); err != nil {
+		return nil, machine("read checkpoint: the answer is %.80q: %w", out, err)
 	}
-	return report, nil
+	if len(reports) != want {
+		return nil, machine("read checkpoint: %d answers for %d questions", len(reports), want)
+	}
+	return reports, nil
 }
 
 // Err is the report's problems as an error; nil without any.

@@ -45,6 +45,9 @@ func Resume(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (s
 	defer s.close()
 	s.screen.say("run %s is taken up again after step %d; %d of %d restarts without progress are used up",
 		run.ID, s.restarts.BestStep, s.restarts.Spent, s.spec.MaxRestarts)
+	if s.restarts.BestStep > 0 && !s.policy().resumable {
+		return s.conclude(ctx, usage("%d steps are done and no checkpoint was saved, so the script would begin again at step 1; start it anew, with --resume-args if it can resume", s.restarts.BestStep))
+	}
 	s.checkCheckpoints()
 	s.restarts.Total++
 	return s.conclude(ctx, s.plannedRun(ctx))
@@ -74,6 +77,10 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 		s.restarts, err = &restarts{}, nil
 	}
 	if err == nil {
+		if journal, readErr := os.ReadFile(run.Path(rundir.EventsFile)); readErr == nil {
+			s.restarts.replay(journal)
+		}
+		s.taken = true
 		err = s.fillFolder()
 	}
 	if err != nil {

@@ -1,10 +1,13 @@
 package orchestrator
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 )
@@ -46,17 +49,8 @@ func (s *session) hearCheckpoint(e events.Event) {
 		r.SaveFailed = e.Message
 		s.screen.say("note: the checkpoint %s could not be saved: %s; the training goes on", e.Path, e.Message)
 	case checkpointSaved, checkpointLoaded:
-		known := slices.ContainsFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
-		if e.Phase == checkpointLoaded && known {
-			return // its step is known from its save
-		}
-		r.Checkpoints = slices.DeleteFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
-		r.Checkpoints = append(r.Checkpoints, savedCheckpoint{Path: e.Path, Step: e.Step, Time: e.Time, Files: e.Files})
-		if n := len(r.Checkpoints) - keptCheckpoints; n > 0 {
-			r.Checkpoints = r.Checkpoints[n:]
-		}
+		r.keep(e)
 		if e.Phase == checkpointSaved {
-			r.SaveFailed = ""
 			r.progress(e.Step)
 			s.comeback.saved = true
 		}
@@ -66,6 +60,44 @@ func (s *session) hearCheckpoint(e events.Event) {
 	if err := r.write(s.run); err != nil {
 		s.deps.Logger.Error("keep checkpoint", "error", err)
 	}
+}
+
+// keep notes a checkpoint that was saved or loaded.
+func (r *restarts) keep(e events.Event) {
+	known := slices.ContainsFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
+	if e.Phase == checkpointLoaded && known {
+		return // its step is known from its save
+	}
+	r.Checkpoints = slices.DeleteFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
+	r.Checkpoints = append(r.Checkpoints, savedCheckpoint{Path: e.Path, Step: e.Step, Time: e.Time, Files: e.Files})
+	if n := len(r.Checkpoints) - keptCheckpoints; n > 0 {
+		r.Checkpoints = r.Checkpoints[n:]
+	}
+	if e.Phase == checkpointSaved {
+		r.SaveFailed = ""
+	}
+}
+
+// replay learns from the journal what restarts.json had no time to hold when the
+// supervisor ended: how far the training was, and what the script saved last.
+func (r *restarts) replay(journal []byte) {
+	for _, line := range bytes.Split(journal, []byte("\n")) {
+		var e events.Event
+		if json.Unmarshal(line, &e) != nil {
+			continue // cut off with the supervisor
+		}
+		switch {
+		case e.Kind == events.Step:
+			r.BestStep = max(r.BestStep, e.Step)
+		case e.Kind == events.Checkpoint && e.Rank == 0 && e.Phase == checkpointSaved && !r.knows(e):
+			r.keep(e)
+		}
+	}
+}
+
+// knows says that a checkpoint is noted as it was saved then, or later.
+func (r *restarts) knows(e events.Event) bool {
+	return slices.ContainsFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path && !c.Time.Before(e.Time) })
 }
 
 // saves says that the script is known to save checkpoints.
@@ -88,6 +120,9 @@ const setAside = "incomplete-"
 // the first whole one. One that is not whole would end every attempt at its resume, so
 // it is renamed; nothing is deleted.
 func (s *session) checkCheckpoints() {
+	for _, dir := range s.restarts.folders() {
+		s.tidy(dir)
+	}
 	for c := s.restarts.newest(); c != nil; c = s.restarts.newest() {
 		why := incomplete(*c)
 		if why == "" {
@@ -103,6 +138,38 @@ func (s *session) checkCheckpoints() {
 			s.screen.say("checkpoint %s is not there any more", c.Path)
 		default:
 			s.screen.say("checkpoint %s is incomplete (%s) and cannot be set aside: %v", c.Path, why, err)
+		}
+	}
+}
+
+// folders are where the run's checkpoints lie.
+func (r *restarts) folders() []string {
+	var all []string
+	for _, c := range r.Checkpoints {
+		if dir := filepath.Dir(c.Path); !slices.Contains(all, dir) {
+			all = append(all, dir)
+		}
+	}
+	return all
+}
+
+// tidy names what a save left that was cut off, and gives a checkpoint its name back that
+// lost it between the two renames of a save.
+func (s *session) tidy(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // the checkpoints themselves will be missed
+	}
+	for _, e := range entries {
+		if name, ok := strings.CutPrefix(e.Name(), namedReplaced); ok {
+			if _, err := os.Stat(filepath.Join(dir, name)); os.IsNotExist(err) {
+				if err := os.Rename(filepath.Join(dir, e.Name()), filepath.Join(dir, name)); err == nil {
+					s.screen.say("checkpoint %s has its name back: the one that was to replace it was not finished", name)
+				}
+			}
+		}
+		if strings.HasPrefix(e.Name(), namedSaving) {
+			s.screen.say("checkpoint %s is incomplete (it was being saved): skipped", e.Name())
 		}
 	}
 }

@@ -39,6 +39,8 @@ type session struct {
 	even       *show.EvenSplit     // nil unless compared
 	began      time.Time
 	written    time.Time // of status.json
+	// taken says that the run was begun by an earlier supervisor.
+	taken bool
 	// restarts is what the run has been through; resumedAt the step that the newest
 	// attempt began after; all the devices that the run was begun with.
 	restarts  *restarts

@@ -60,7 +60,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 		a.firstStep = max(s.spec.StuckAfter, firstStepTimes*s.firstStep)
 	}
 	s.launched = s.deps.Now()
-	if s.restarts.BestStep > 0 {
+	if s.restarts.BestStep > 0 || s.taken {
 		a.args = append(a.args[:len(a.args):len(a.args)], s.spec.ResumeArgs...)
 		a.mustResume = s.restarts.newest() != nil
 	}

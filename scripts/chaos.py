@@ -39,7 +39,7 @@ class Run:
 
     def __init__(self, options: argparse.Namespace, folder: Path, steps: int):
         self.options, self.folder, self.steps = options, folder, steps
-        self.state = folder.parent / "state"
+        self.state = folder / "state"
         self.checkpoints = folder / "checkpoints"
         self.devices = folder.parent / "devices.yaml"
         self.output = (folder / "output.txt").open("wb")
@@ -59,7 +59,7 @@ class Run:
             "--log-every",
             "50",
         ]
-        args += ["--save-every", self.options.save_every, "--checkpoint", self.checkpoints]
+        args += ["--save-every", self.options.save_every, "--checkpoint", "checkpoints"]
         self._launch(args)
 
     def resume(self) -> None:
@@ -69,7 +69,12 @@ class Run:
         command = [str(a) for a in (PROGRAM, "--state-dir", self.state, *args)]
         env = {**os.environ, "CEPHALO_PYTHON": self.options.python, "CEPHALO_PROFILE_SECONDS": "5"}
         self.process = subprocess.Popen(
-            command, env=env, stdout=self.output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            command,
+            cwd=self.folder,
+            env=env,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
         )
 
     def events(self) -> list[dict]:
@@ -304,7 +309,8 @@ def parse() -> argparse.Namespace:
     if options.faults:
         options.least, options.most = 1, 4
         options.minutes = min(options.minutes, 2 + 1.5 * options.faults)
-    options.steps = options.steps or int(options.minutes * 400)
+    steps = 250 * options.faults if options.faults else int(600 * options.minutes)
+    options.steps = options.steps or steps
     return options
 
 
@@ -323,8 +329,8 @@ def main() -> int:
         calm.start()
         if calm.process.wait(options.minutes * 60 + 600) != 0:
             raise Failed("the undisturbed run failed")
-        shutil.rmtree(calm.checkpoints / "nothing", ignore_errors=True)
-        wild.path = None
+        # The same numbers make the same plan.
+        shutil.copytree(calm.state / "profiles", wild.state / "profiles")
         faults = chaos(wild, options)
         whole = check_checkpoints(wild)
         check_nothing_left(folder)

@@ -92,23 +92,20 @@ func newCheckpointVerify(a *app, o *options) *cobra.Command {
 }
 
 func verifyCheckpoints(ctx context.Context, a *app, o *options, t orchestrator.CheckpointTool, paths []string, deep bool) error {
-	var failed error
-	for _, path := range paths {
-		r, err := t.Verify(ctx, path, deep)
-		if err != nil {
-			return err
-		}
-		if o.json {
-			err = printJSON(a.stdout, r)
-		} else if len(r.Problems) == 0 {
-			err = printText(a.stdout, fmt.Sprintf("%s is whole: %d tensors, %s in %d files\n", path, r.Tensors, show.Bytes(r.Bytes), r.Files))
-		}
-		if err != nil {
-			return err
-		}
-		failed = errors.Join(failed, r.Err(path))
+	reports, err := t.Verify(ctx, paths, deep)
+	if err != nil {
+		return err
 	}
-	return failed
+	if o.json {
+		err = printJSON(a.stdout, reports)
+	}
+	for i, r := range reports {
+		if !o.json && len(r.Problems) == 0 {
+			err = errors.Join(err, printText(a.stdout, fmt.Sprintf("%s is whole: %d tensors, %s in %d files\n", paths[i], r.Tensors, show.Bytes(r.Bytes), r.Files)))
+		}
+		err = errors.Join(err, r.Err(paths[i]))
+	}
+	return err
 }
 
 func newCheckpointExport(a *app, o *options) *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -129,6 +130,7 @@ func fakeWork(argv []string) int {
 	if os.Getenv("CEPHALO_MODE") == "hardware" {
 		w.write(map[string]any{"hardware": map[string]any{"matmul_tflops": map[string]float64{"fp32": 1.5}, "memory_gb_per_s": 20, "host_link_gb_per_s": nil,
 			"collectives": []any{map[string]any{"collective": "all_gather", "bytes": 1 << 20, "ms": 2.5, "gb_per_s": 0.4}}}})
+		w.send("exit", map[string]any{"code": 0})
 		return 0
 	}
 	text, err := os.ReadFile(argv[0])
@@ -164,6 +166,8 @@ func fakeWork(argv []string) int {
 //	oom RANK BYTES        that rank runs out of memory and would need so much
 //	hang RANK             that rank stands still, and the others wait for it
 //	await COMMAND         wait for that command of the supervisor's, save and stop
+//	rename A B            rename a checkpoint
+//	deaf                  ignore SIGTERM from here on
 //	train-on              train, saving at every step, until told to stop
 //	wait                  wait until told to stop, or killed
 func (w *fakeWorker) script(lines, args []string) int {
@@ -264,6 +268,13 @@ func (w *fakeWorker) script(lines, args []string) int {
 					return stoppedCode
 				}
 			}
+		case "rename": // within the folder of checkpoints
+			from, to, _ := strings.Cut(rest, " ")
+			if w.rank == 0 {
+				_ = os.Rename(filepath.Join(checkpoints(), from), filepath.Join(checkpoints(), to))
+			}
+		case "deaf":
+			signal.Ignore(unix.SIGTERM)
 		case "train-on":
 			if w.trainOn() {
 				return stoppedCode

@@ -102,6 +102,26 @@ func TestUserCase33WhatIsNotRestarted(t *testing.T) {
 	}
 }
 
+// User case 55: killed between the two renames of a save; the older checkpoint gets its
+// name back, and what was being saved is named.
+func TestUserCase55KilledBetweenTwoNames(t *testing.T) {
+	b := newBench(t)
+	b.train(exitDone, "steps 3\nsave\nuntil 1 steps 5\nuntil 1 save\nuntil 1 rename step-005 saving-step-003\n"+
+		"until 1 rename step-003 replaced-step-003\nuntil 1 kill 1\nsteps 8\n", []string{
+		"checkpoint step-003 has its name back", "checkpoint saving-step-003 is incomplete", "the script goes on after step 3", "done after 8 steps",
+	}, resume)
+}
+
+// A rank that hangs on when another one has died does not hold the restart up.
+func TestARankThatDoesNotNoticeIsEnded(t *testing.T) {
+	b := newBench(t)
+	began := time.Now()
+	b.train(exitDone, "steps 3\nsave\nuntil 1 deaf\nuntil 1 kill 1\nsteps 5\n", []string{"restart 1 of 3: killed: rank 1", "done after 5 steps"}, resume)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
 // Progress fills the budget again: each attempt gets one step further here.
 func TestProgressRefillsTheBudget(t *testing.T) {
 	b := newBench(t)

@@ -107,6 +107,7 @@ func TestUserCase26AKilledSupervisorLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%q, %v: %s", read[:n], err, b.err)
 	}
+	b.mustKeep("step-003")
 	workers := b.workers()
 	if len(workers) != 2 {
 		t.Fatalf("workers %v", workers)

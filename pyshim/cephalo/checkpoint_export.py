@@ -11,7 +11,9 @@ import json
 import os
 import struct
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,15 +125,25 @@ def _write(file: Any, tensor: torch.Tensor) -> None:
         file.write(memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())))
 
 
-def main(argv: list[str]) -> int:
-    """``verify PATH``, ``verify-deep PATH``, ``export PATH OUT [PART]``: prints a JSON object."""
-    verb, path = argv[0], Path(argv[1])
+def _look(path: Path, deep: bool) -> dict[str, Any]:
+    return asdict(verify(path, deep))
+
+
+def _told(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
-        if verb == "export":
-            answer: dict[str, Any] = export(path, Path(argv[2]), *argv[3:4])
-        else:
-            answer = asdict(verify(path, deep=verb == "verify-deep"))
+        return work()
     except (BrokenCheckpoint, OSError) as err:
-        answer = {"problems": [str(err)]}
-    json.dump(answer, sys.stdout)
+        return {"problems": [str(err)]}
+
+
+def main(argv: list[str]) -> int:
+    """``verify PATH...``, ``verify-deep PATH...``, ``export PATH OUT [PART]``: prints a list of
+    reports in JSON."""
+    verb, *rest = argv
+    if verb == "export":
+        answers = [_told(lambda: export(Path(rest[0]), Path(rest[1]), *rest[2:3]))]
+    else:
+        deep = verb == "verify-deep"
+        answers = [_told(partial(_look, Path(path), deep)) for path in rest]
+    json.dump(answers, sys.stdout)
     return 0

@@ -23,6 +23,8 @@ class Events:
         self._rank = rank
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
+        self.ended = False
+        """True once an exit was sent."""
         self.on_command: Callable[[dict[str, Any]], None] = lambda command: None
         if path:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -32,6 +34,7 @@ class Events:
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one event. Values must be JSON; NaN and infinities become null."""
+        self.ended = self.ended or kind == "exit"
         if self._socket is None:
             return
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")

@@ -87,6 +87,7 @@ def main(argv: Sequence[str]) -> int:
     no script. Returns the exit code."""
     settings = Settings.read(os.environ)
     events = Events(settings.socket, settings.rank, settings.local_rank)
+    _announce_exit(events)
     peak: list[Callable[[], int]] = []
     try:
         return _run(settings, events, list(argv), peak)
@@ -96,6 +97,19 @@ def main(argv: Sequence[str]) -> int:
             _tell(events, err, argv[0] if argv else "hardware", peak)
         events.send("exit", code=code)
         return code
+
+
+def _announce_exit(events: Events) -> None:
+    """Have the supervisor hear of ``os._exit`` too: a worker that is gone without a word was
+    killed."""
+    end, own = os._exit, os.getpid()
+
+    def announced(code: int) -> None:
+        if os.getpid() == own and not events.ended:
+            events.send("exit", code=code)
+        end(code)
+
+    os._exit = announced
 
 
 def _run(settings: Settings, events: Events, argv: list[str], peak: list[Callable[[], int]]) -> int:

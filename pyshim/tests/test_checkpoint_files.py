@@ -59,7 +59,7 @@ def read_safetensors(path) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def test_the_export_is_the_bare_model_bit_for_bit(saved, tmp_path):
+def test_user_case_58_the_export_is_the_bare_model_bit_for_bit(saved, tmp_path):
     counts = export(saved, tmp_path / "model.safetensors")
     torch.manual_seed(3)
     reference = Model(tied=False)

@@ -62,7 +62,7 @@ def _save_twice(path: str) -> dict:
     }
 
 
-def test_a_save_takes_the_place_of_an_older_one(ranks, tmp_path):
+def test_user_case_56_a_save_takes_the_place_of_an_older_one(ranks, tmp_path):
     for found in ranks(2, _save_twice, str(tmp_path / "checkpoint")):
         assert found["weights"] == [2.0] * 4
         assert found["phases"] == ["saving", "saved", "saving", "saved", "loaded"]

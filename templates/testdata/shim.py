@@ -1,5 +1,7 @@
 """Entry of one worker, written by cephalorun for run 20260102-030405-train; changes here are lost."""
 
+import atexit
+import contextlib
 import json
 import os
 import sys
@@ -44,7 +46,24 @@ def _choose_device(devices, rank):
         os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(mine["sm_percent"])
 
 
+def _end_quietly():
+    """Have the process end right after the exit handlers of the script and of libraries. What C++
+    does at the end of an interpreter can hang or crash, and take the other ranks along. Returns a
+    list whose only item is the exit code."""
+    code = [1]
+
+    def end():
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code[0])
+
+    atexit.register(end)  # the first one registered is the last one called
+    return code
+
+
 def main():
+    code = _end_quietly()
     rank = int(os.environ["RANK"])
     _own_output(os.environ.get("CEPHALO_OUTPUT", ""), rank)
     _die_with_parent()
@@ -54,7 +73,8 @@ def main():
     sys.path.insert(1, PACKAGE)
     from cephalo import worker
 
-    return worker.main(sys.argv[1:])
+    code[0] = worker.main(sys.argv[1:])
+    return code[0]
 
 
 if __name__ == "__main__":
