@@ -107,6 +107,9 @@ func (w *watch) allowance(now time.Time) time.Duration {
 	}
 	sorted := slices.Sorted(slices.Values(w.stepMs))
 	limit := max(w.least, stuckSteps*time.Duration(sorted[len(sorted)/2]*float64(time.Millisecond)))
+	if w.oneIsSilent(now) {
+		return limit // whatever it was doing, it does not any more
+	}
 	waits := false
 	for _, p := range w.places {
 		waits = waits || p.collective != ""
@@ -118,6 +121,11 @@ func (w *watch) allowance(now time.Time) time.Duration {
 		return patience * limit
 	}
 	return limit
+}
+
+// oneIsSilent says that a rank has stopped sending heartbeats, as when it is stopped.
+func (w *watch) oneIsSilent(now time.Time) bool {
+	return slices.ContainsFunc(w.places, func(p place) bool { return p.phase != "" && p.silent(now) })
 }
 
 // works says that a rank outside of collectives uses the processor.

@@ -89,6 +89,25 @@ func TestASilentRankHoldsTheOthersUp(t *testing.T) {
 	}
 }
 
+// The others may well wait for it in a collective of the script's own.
+func TestASilentRankGetsNoPatience(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newWatch(2, time.Minute, firstStepLimit, at)
+	beat := func(rank int) events.Event {
+		return events.Event{Kind: events.Heartbeat, Rank: rank, Step: 3, Phase: "script", Moves: 4}
+	}
+	for rank := range 2 {
+		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
+		w.take(events.Event{Kind: events.Step, Rank: rank, Step: 3, StepMs: 10}, at)
+		w.take(beat(rank), at)
+	}
+	later := at.Add(61 * time.Second)
+	w.take(beat(0), later)
+	if f, stuck := w.stuck(later); !stuck || f.Rank != 1 {
+		t.Errorf("stuck %v: %+v", stuck, f)
+	}
+}
+
 func TestARankThatComputesIsNotStuck(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	w := newWatch(2, time.Minute, firstStepLimit, at)
