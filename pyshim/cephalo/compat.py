@@ -6,8 +6,9 @@ breaks here and nowhere else. Supported: torch 2.8 and newer.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -143,8 +144,17 @@ def tree_map_tensors(function: Callable[[torch.Tensor], Any], tree: Any) -> Any:
 
 
 def tensors_of(tree: Any) -> list[torch.Tensor]:
-    """Return all tensors in a nested structure."""
-    return [x for x in tree_flatten(tree)[0] if isinstance(x, torch.Tensor)]
+    """Return all tensors in a nested structure, dataclasses and dictionaries of any kind included,
+    which torch's trees take for leaves unless somebody registered them."""
+    found = []
+    for leaf in tree_flatten(tree)[0]:
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif isinstance(leaf, Mapping):
+            found += tensors_of(list(leaf.values()))
+        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            found += tensors_of([getattr(leaf, f.name) for f in dataclasses.fields(leaf)])
+    return found
 
 
 def queue_callback(callback: Callable[[], None]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import io
 import weakref
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -366,6 +368,43 @@ def _unit_outside_of_its_root():
     twin.finish()
 
 
+@dataclasses.dataclass
+class Output:
+    loss: torch.Tensor
+    logits: torch.Tensor | None = None
+
+
+class Dictionary(OrderedDict):
+    """As Transformers' class for outputs."""
+
+
+class Named(Model):
+    kind: type = Output
+
+    def __init__(self):
+        super().__init__(tied=False)
+
+    def forward(self, tokens, targets):
+        return self.kind(loss=super().forward(tokens, targets).mean())
+
+
+class NamedInDictionary(Named):
+    kind = Dictionary
+
+
+def _outputs_with_names():
+    for kind in (Named, NamedInDictionary):
+        twin = Twin(Case(build=kind))
+        for _ in range(2):
+            mine, whole = twin.batch()
+            for output in (twin.model(*mine), twin.plain(*whole)):
+                loss = output.loss if isinstance(output, Output) else output["loss"]
+                loss.backward()
+            twin.check_gradients()
+            twin.update()
+        twin.check_parameters()
+
+
 def _two_roots():
     """Two models, each its own root, in one loss, as adversarial training has them."""
     one, two = Twin(), Twin()
@@ -598,7 +637,7 @@ CASES = [
     _evaluation_first, _forward_without_backward, _state_dict_between, _broken_backward,
     _backward_twice, _unshard_and_reshard, _forward_method, _unit_outside_of_its_root, _two_roots,
     _meta, _initialised_in_place, _load_between_forward_and_step, _saved_whole, _other_dtype,
-    _data_replaced, _refusals, _ignored, _gone_when_dropped, _agreement, _policy_is_per_unit,
+    _data_replaced, _refusals, _ignored, _gone_when_dropped, _agreement, _policy_is_per_unit, _outputs_with_names,
 ]  # fmt: skip
 
 
