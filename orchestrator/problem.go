@@ -55,7 +55,8 @@ func DeviceOf(d profiler.ProfileDevice) solver.Device {
 	device := solver.Device{
 		Rank: d.Rank, Name: d.Name, UUID: d.UUID,
 		UsableMemoryBytes: d.UsableMemoryBytes, ReservedBytes: d.ReservedBytes,
-		Costs: map[string]solver.ClassCost{},
+		HostMemoryBytes: d.HostMemoryBytes,
+		Costs:           map[string]solver.ClassCost{},
 	}
 	for class, c := range d.Costs {
 		device.Costs[class] = classCost(c)
@@ -67,6 +68,7 @@ func classCost(c profiler.UnitCosts) solver.ClassCost {
 	out := solver.ClassCost{
 		ForwardMs: cost(c.ForwardMs), BackwardMs: cost(c.BackwardMs), MemoryBytes: cost(c.MemoryBytes),
 		KeptBytesPerSample: map[solver.Policy]float64{},
+		OffloadMsPerSample: c.OffloadMsPerSample,
 	}
 	for policy, bytes := range c.KeptBytesPerSample {
 		out.KeptBytesPerSample[solver.Policy(policy)] = bytes

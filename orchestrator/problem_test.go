@@ -73,3 +73,31 @@ func batchesOf(plan solver.Plan) []int {
 	}
 	return batches
 }
+
+func TestOffloadingIsAllowedWhereItWasMeasuredOnEveryDevice(t *testing.T) {
+	p := twoDevices("distributed-sampler", 1, 1)
+	for i := range p.Devices {
+		c := p.Devices[i].Costs["Block"]
+		c.KeptBytesPerSample, c.OffloadMsPerSample = map[string]float64{"offload": 0}, 0.25
+		p.Devices[i].Costs["Block"] = c
+		p.Devices[i].HostMemoryBytes = 5000
+	}
+	problem, err := ProblemOf(p, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []solver.Policy{solver.Recompute, solver.Offload}; !slices.Equal(problem.Policies, want) {
+		t.Errorf("policies %v, want %v", problem.Policies, want)
+	}
+	if d := problem.Devices[1]; d.HostMemoryBytes != 5000 || d.Costs["Block"].OffloadMsPerSample != 0.25 {
+		t.Errorf("got %+v", d)
+	}
+	delete(p.Devices[1].Costs["Block"].KeptBytesPerSample, "offload")
+	problem, err = ProblemOf(p, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(problem.Policies, solver.Offload) {
+		t.Errorf("policies %v: one device was not measured", problem.Policies)
+	}
+}
