@@ -278,17 +278,16 @@ class FlatBuffer:
         """Give a reduced range (1-D, this rank's elements) to the parameters' ``grad``; parameters
         that no rank used keep theirs, None included."""
         if reduced is not None:
-            reduced = reduced.to(self.dtype)
-            for ref, span, (rows, (start, end)), used_somewhere in zip(
-                self.refs, self.layout.spans, self._pieces, used
-            ):
-                if not used_somewhere or not ref.param.requires_grad:
+            pieces = reduced.to(self.dtype).split([end - start for _, (start, end) in self._pieces])
+            for ref, piece, used_somewhere in zip(self.refs, pieces, used):
+                param = ref.param
+                if not used_somewhere or not param.requires_grad:
                     continue
-                grad = self._wrap(reduced, span, rows, start, end)
-                if ref.param.grad is None:
-                    ref.param.grad = grad
+                grad = param.like(piece.view(compat.local_of(param).shape))
+                if param.grad is None:
+                    param.grad = grad
                 else:
-                    ref.param.grad.add_(grad)
+                    param.grad.add_(grad)
         for ref in self.refs:
             ref.seen = False
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn import functional as F
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_gpt.py"
 PATCH = 16
 CHANNELS = 3
-CLASSES = 1000
+LARGE = 500_000_000
+"""Parameters of a model that may not fit a part before it is sharded."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class ViT(nn.Module):
 
 
 def make(shape: Shape) -> nn.Module:
-    """The model on the current default device, weights at random."""
+    """The model on the current default device."""
     if shape.kind == "vit":
         return ViT(shape)
     options = {"vocab": shape.vocab, "width": shape.width, "sequence": shape.sequence}
@@ -124,10 +126,25 @@ def batch(shape: Shape, samples: int, seed: int, device: torch.device) -> list[t
     return [torch.randint(0, shape.vocab, size, generator=generator, device=device)]
 
 
-def shard(
-    model: nn.Module, fully_shard: Callable[..., nn.Module], policy: object
-) -> torch.optim.Optimizer:
-    """Shard the model and make its optimizer."""
+def build(
+    shape: Shape,
+    device: torch.device,
+    fully_shard: Callable[..., nn.Module],
+    policy: object,
+    recompute: bool = False,
+) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """The model with random weights, sharded, and its optimizer. Small models are made whole, with
+    the same weights however they are sharded; large ones get theirs piece by piece."""
+    whole = shape.parameters < LARGE
+    torch.manual_seed(1)
+    with device if whole else torch.device("meta"):
+        model = make(shape)
+    if recompute:
+        model.blocks = nn.ModuleList(checkpoint_wrapper(block) for block in model.blocks)
     for unit in units(model):
         fully_shard(unit, mp_policy=policy)
-    return torch.optim.AdamW(model.parameters(), lr=1e-4)
+    if not whole:
+        model.to_empty(device=device)
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, std=0.02)
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-4)

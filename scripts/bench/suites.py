@@ -297,7 +297,7 @@ SUITES = {
     "one": Suite("One rank", "whole", alone),
     "unequal": Suite("Unequal parts, compute-bound", "unequal", unequal),
     "stock": Suite("Unequal parts, ordinary accumulation", "unequal", stock_unequal),
-    "predictions": Suite("Predicted and measured", "unequal", predictions, memory_bytes=30 << 30),
+    "predictions": Suite("Predicted and measured", "unequal", predictions, memory_bytes=40 << 30),
     "memory": Suite(
         "A model that does not fit evenly", "unequal", too_large, alone=True, memory_bytes=44 << 30
     ),

@@ -13,16 +13,8 @@ def table(results: list[Result]) -> str:
     """Speed, ratio to the base row, peak memory, and how far the step is from its floors."""
     rows = [(Row.from_json(r["row"]), r) for r in results]
     speeds = {row.name: speed(row, r) for row, r in rows if "step_ms" in r}
-    head = [
-        "",
-        "step",
-        "samples/s",
-        "ratio",
-        "loss",
-        "peak memory",
-        "model TFLOP/s",
-        "of the floor",
-    ]
+    head = ["", "step", "samples/s", "ratio", "loss, step 1", "last loss", "peak memory"]
+    head += ["model TFLOP/s", "of the floor"]
     lines = [head, ["---"] * len(head)]
     for row, r in rows:
         if "step_ms" not in r:
@@ -36,8 +28,9 @@ def table(results: list[Result]) -> str:
                 f"{r['step_ms']:.0f} ms",
                 f"{speeds[row.name]:.1f}",
                 f"{speeds[row.name] / base:.2f}x" if base else "",
-                f"{r['losses'][-1]:.4f}",
-                f"{max(r['peak_bytes']) / 2**30:.2f} GiB",
+                f"{r['losses'][0]:.4f}",
+                f"{r['losses'][-1]:.4f} (step {len(r['losses'])})",
+                f"{max(r['peak_bytes']) / 2**30:.2f} GiB" if r["gpu"] else "",
                 f"{row.shape.flop_per_sample * speeds[row.name] / 1e12:.0f}",
                 f"{100 * floor_ms / r['step_ms']:.0f} %, {binds}",
             ]

@@ -42,10 +42,7 @@ def main():
     dist.init_process_group("nccl" if cuda else "gloo")
     compute = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[args.dtype]
     policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
-    torch.manual_seed(1)
-    with device:
-        model = models.make(shape)
-    optimizer = models.shard(model, fully_shard, policy)
+    model, optimizer = models.build(shape, device, fully_shard, policy)
     data = Random(shape)
     sampler = DistributedSampler(data, shuffle=True, drop_last=True)
     start = time.perf_counter()

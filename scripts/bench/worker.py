@@ -11,7 +11,6 @@ import ctypes
 import gc
 import json
 import os
-import resource
 import signal
 import statistics
 import sys
@@ -108,7 +107,6 @@ class Bench:
     def run(self, row: Row) -> dict[str, Any]:
         """Train one row; what it took, by rank where that differs."""
         torch = self.torch
-        torch.manual_seed(1)
         trained = ENGINES[row.engine](self, row)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -120,16 +118,13 @@ class Bench:
             self.settle()
             times.append((time.perf_counter() - start) * 1e3)
             losses.append(sum(self.everyone(loss)) / row.global_batch)
-        peak = (
-            torch.cuda.max_memory_allocated(self.device)
-            if self.device.type == "cuda"
-            else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        )
+        peak = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
         return {
             "step_ms": statistics.median(times[row.warm_up :]),
             "losses": losses,
             "peak_bytes": self.everyone(float(peak)),
             "link_ms": trained.link_ms,
+            "gpu": self.device.type == "cuda",
         }
 
     def free(self) -> None:
@@ -169,18 +164,17 @@ def finish(torch, model, optimizer) -> None:
 def stock(bench: Bench, row: Row) -> Trained:
     """FSDP2 with ordinary accumulation."""
     import models
-    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     torch = bench.torch
-    with bench.device:
-        model = models.make(row.shape)
-    if row.recompute:
-        model.blocks = torch.nn.ModuleList(checkpoint_wrapper(block) for block in model.blocks)
     mesh = init_device_mesh(bench.device.type, (bench.world,))
-    optimizer = models.shard(
-        model, lambda m, **o: fully_shard(m, mesh=mesh, **o), policy_of(torch, row.dtype)
+    model, optimizer = models.build(
+        row.shape,
+        bench.device,
+        lambda m, **options: fully_shard(m, mesh=mesh, **options),
+        policy_of(torch, row.dtype),
+        row.recompute,
     )
 
     def step(seed: int) -> float:
@@ -201,6 +195,7 @@ def plain(bench: Bench, row: Row) -> Trained:
     import models
 
     torch = bench.torch
+    torch.manual_seed(1)
     with bench.device:
         model = models.make(row.shape)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -234,9 +229,9 @@ def cephalo(bench: Bench, row: Row) -> Trained:
     ragged.install()
     made = Runtime(parse_plan(row.plan()), bench.device)
     runtime.install(lambda: made)
-    with bench.device:
-        model = models.make(row.shape)
-    optimizer = models.shard(model, sharding.fully_shard, policy_of(torch, row.dtype))
+    model, optimizer = models.build(
+        row.shape, bench.device, sharding.fully_shard, policy_of(torch, row.dtype)
+    )
 
     def step(seed: int) -> float:
         pieces = own_part(bench, row, seed)
