@@ -33,6 +33,8 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKER = Path(__file__).with_name("worker.py")
 SCRIPT = Path(__file__).with_name("train.py")
 PROFILE_SECONDS = 240
+ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""Set for all rows as cephalorun sets it for its workers."""
 
 
 class Failed(RuntimeError):
@@ -98,6 +100,7 @@ class Machine:
             shared = not self.args.cpu and len(parts) > 1
             environment = stack.enter_context(cuts.mps(self.folder)) if shared else {}
             environment |= {"OMP_NUM_THREADS": "1", "LOGLEVEL": "ERROR"}
+            environment |= dict.fromkeys(ALLOCATOR, "expandable_segments:True")
             log = stack.enter_context((self.folder / "workers.log").open("w+"))
             process = subprocess.Popen(
                 command,
@@ -118,7 +121,7 @@ class Machine:
         lines = [json.loads(line) for line in results.read_text().splitlines()]
         rates = lines[0]["tflops"] if lines else []
         done = [line | {"tflops": rates} for line in lines[1:]]
-        if len(done) < len(rows) and not memory:
+        if len(done) < len(rows):
             say(text[-3000:])
         reason = "out of memory on " + memory[0].rsplit(" on ", 1)[1] if memory else why
         for row in rows[len(done) :]:

@@ -287,6 +287,7 @@ def main() -> None:
                 raise
             # The other ranks wait in a collective; torchrun ends them.
             name = parts[rank]["name"]
+            print(err, file=sys.stderr)
             print(f"bench: out of memory: {row.table}: {row.name} on {name}", flush=True)
             os._exit(42)
         tell({"row": raw, **result})
