@@ -13,7 +13,6 @@ type option struct {
 	times  []float64 // of ONE unit, forward and backward by class
 	room   int64     // what is left for state, and beside an even share if shares are even
 	total  float64   // an iteration at least, if this device were the slowest
-	value  int       // what it is worth if no headroom is asked for
 }
 
 // cuts of the option: as many full microbatches as go, and one of the rest.
@@ -120,7 +119,8 @@ func (u *menu) of(batch int, limit float64) []option {
 	times := make([]float64, len(u.floors))
 	consider := func(size int, policy Policy) {
 		room := u.load(batch, size, policy, times)
-		if room < 0 || u.total(times) > limit {
+		total := u.total(times)
+		if room < 0 || total > limit {
 			return
 		}
 		for _, o := range front {
@@ -129,7 +129,7 @@ func (u *menu) of(batch int, limit float64) []option {
 			}
 		}
 		front = slices.DeleteFunc(front, func(o option) bool { return room >= o.room && noneAbove(times, o.times) })
-		front = append(front, option{batch, size, policy, slices.Clone(times), room, 0, 0})
+		front = append(front, option{batch, size, policy, slices.Clone(times), room, total})
 	}
 	for _, policy := range u.m.policies {
 		if batch == 0 {

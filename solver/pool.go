@@ -1,67 +1,101 @@
 package solver
 
-import "math"
+// pool holds the options of all kinds, one kind after the other, batches
+// ascending. Their numbers lie in arrays of their own, since a search reads
+// them millions of times.
+type pool struct {
+	list   []option
+	times  []float64 // option i has times[i*steps : (i+1)*steps]
+	values []int     // what each is worth at the headroom of the search, -1 if it cannot be used
+	byKind [][]int32
+}
 
 // fill makes the pool of all options that can be part of an iteration of at
 // most limit.
-func (s *search) fill(limit float64) {
-	limit -= s.exposed
-	ceilings, sum := make([]int, len(s.menus)), 0
-	for k, u := range s.menus {
-		ceilings[k] = u.ceiling(limit, s.total)
-		if u.k.fixed >= 0 {
-			ceilings[k] = u.k.fixed
-		}
-		sum += ceilings[k] * len(u.k.ranks)
-	}
-	s.pool = make([][]*option, len(s.menus))
-	for k, u := range s.menus {
-		least, _ := s.m.batchRange(u.k, s.total)
-		lowest := max(least, s.total-(sum-ceilings[k])) // the others can take no more
-		for b := lowest; b <= ceilings[k]; b++ {
-			for _, o := range u.of(b, limit) {
-				o.total = u.total(o.times)
-				if s.shares == EvenShares {
-					o.room -= s.m.stateOf(u.k.even)
-				}
-				if o.value = s.valueOf(&o, 0); o.value >= 0 {
-					s.pool[k] = append(s.pool[k], &o)
-				}
+func (s *search) fill(limitMs float64) {
+	s.pool = pool{byKind: make([][]int32, len(s.catalogue.menus))}
+	limitMs -= s.exposed
+	s.catalogue.upTo(limitMs)
+	most, sum := make([]int, len(s.pool.byKind)), 0
+	for k, list := range s.catalogue.byKind {
+		for i := range list {
+			if o := &list[i]; o.batch > most[k] && s.alone(o.times) <= limitMs {
+				most[k] = o.batch
 			}
 		}
+		sum += most[k] * len(s.m.kinds[k].ranks)
+	}
+	for k, list := range s.catalogue.byKind {
+		for _, o := range list {
+			o.total = s.alone(o.times)
+			if o.total > limitMs || o.batch < s.total-(sum-most[k]) { // the others can take no more
+				continue
+			}
+			if s.shares == EvenShares {
+				o.room -= s.m.stateOf(s.m.kinds[k].even)
+			}
+			if s.valueOf(&o, 0) >= 0 {
+				s.pool.add(k, o)
+			}
+		}
+	}
+	s.pool.gather()
+	s.keepFree(s.headroom)
+}
+
+// alone is what an iteration would take at least, beside what overlaps with
+// nothing, if a device had these times.
+func (s *search) alone(times []float64) float64 {
+	sum := 0.0
+	for d, t := range times {
+		sum += s.weights[d] * max(t, s.floors[d])
+	}
+	return sum
+}
+
+func (p *pool) add(k int, o option) {
+	p.byKind[k] = append(p.byKind[k], int32(len(p.list)))
+	p.list = append(p.list, o)
+}
+
+// gather lays the times of all options one after another.
+func (p *pool) gather() {
+	for i := range p.list {
+		p.times = append(p.times, p.list[i].times...)
+	}
+	for i := range p.list { // only now, since the array moves when it grows
+		n := len(p.list[i].times)
+		p.list[i].times = p.times[i*n : (i+1)*n : (i+1)*n]
 	}
 }
 
-// lowerMs bounds an iteration from below by the fastest rates alone.
-func (s *search) lowerMs() float64 {
-	enough := func(limit float64) bool {
-		sum := 0
-		for _, u := range s.menus {
-			sum += u.ceiling(limit, s.total) * len(u.k.ranks)
-			if sum >= s.total {
-				return true
-			}
-		}
-		return false
+// keepFree asks every device for so much headroom.
+func (s *search) keepFree(headroom int64) {
+	s.headroom = headroom
+	s.pool.values = s.pool.values[:0]
+	for i := range s.pool.list {
+		s.pool.values = append(s.pool.values, s.valueOf(&s.pool.list[i], headroom))
 	}
-	lo, hi := 0.0, 0.0
-	for _, u := range s.menus {
-		hi = max(hi, u.least(s.total))
+}
+
+// valueOf is the state that an option can hold, in parts per million, with the
+// headroom kept free; -1 if it cannot be used. Even shares are already taken
+// off the room, and there is nothing to collect.
+func (s *search) valueOf(o *option, headroom int64) int {
+	room := o.room - headroom
+	if s.shares == RaggedShares {
+		return s.m.ppmIn(room)
 	}
-	for range 50 {
-		if mid := (lo + hi) / 2; enough(mid) {
-			hi = mid
-		} else {
-			lo = mid
-		}
+	if room < 0 {
+		return -1
 	}
-	return lo + s.exposed
+	return 0
 }
 
 // upperMs is more than any iteration can take.
 func (s *search) upperMs() float64 {
 	sum := make([]float64, len(s.floors))
-	for _, u := range s.menus {
+	for _, u := range s.catalogue.menus {
 		for i, c := range u.k.costs {
 			// the dearest microbatch, as often as there are samples
 			f, w := c.ForwardMs.most(s.total), c.BackwardMs.most(s.total)
@@ -86,58 +120,4 @@ func (c Cost) most(n int) float64 {
 		v = max(v, c.At(c.last()+1))
 	}
 	return v
-}
-
-// run finds the fastest picks below a cutoff, if there are any.
-func (s *search) run(cutoff float64) bool {
-	upper := min(s.upperMs(), cutoff)
-	lower := s.lowerMs() * (1 - tolerance)
-	grow, fits := 1.05, false
-	for {
-		try := min(max(lower*grow, upper*1e-9), upper)
-		s.fill(try)
-		s.limit = math.Inf(1)
-		if s.bisect(lower, try, cutoff) {
-			break
-		}
-		if try >= upper || !fits && !s.m.canFit(s.shares, s.total) {
-			return false
-		}
-		fits = true
-		lower, grow = try, min(grow*grow*1.2, 1e3)
-	}
-	s.improve = s.faster
-	s.limit = min(s.bestMs, cutoff) * (1 - tolerance)
-	s.fill(s.limit)
-	s.last = s.m.boxes
-	s.explore(s.root())
-	return s.bestMs < cutoff
-}
-
-// bisect looks for picks of which no device alone takes more than high, and
-// of those for nearly the smallest bound that has any.
-func (s *search) bisect(low, high, cutoff float64) bool {
-	try := func(limit float64) bool {
-		s.limit = limit * (1 + tolerance)
-		picks, ok := s.pick(s.root())
-		if ok {
-			reached := s.reached(picks)
-			if ms := s.timeOver(reached, reached); ms < min(s.bestMs, cutoff) {
-				s.best, s.bestMs = picks, ms
-			}
-		}
-		return ok
-	}
-	if !try(high) {
-		return false
-	}
-	for high-low > 0.001*high {
-		if mid := (low + high) / 2; try(mid) {
-			high = mid
-		} else {
-			low = mid
-		}
-	}
-	s.lowMs = low
-	return true
 }

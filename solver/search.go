@@ -15,35 +15,63 @@ type search struct {
 	weights []float64
 	floors  []float64
 	exposed float64
-	menus   []*menu
 	total   int
 
-	pool     [][]*option // by kind, batches ascending
+	catalogue *catalogue
+
+	pool     pool
 	limit    float64     // an iteration must take less
 	headroom int64       // and every device must keep so much free
 	best     [][]*option // by kind and device of the kind
 	bestMs   float64
-	improve  func(n *node, picks [][]*option) // what to do with picks within the limit
+	improve  func(n *node) // what to do with picks within the limit
 	nodes    int
 	last     int // stop after so many nodes, 0 for never
 	stopped  bool
 	lowMs    float64 // no plan is faster
+
+	sack    knapsack
+	choices []choice
+	nodesAt []*node // by depth, since a search works on one path at a time
+	top     []float64
 }
 
-func newSearch(m *model, shares Shares) *search {
-	s := &search{m: m, shares: shares, weights: m.weights(), floors: m.floors(shares),
-		exposed: m.exposedMs(shares), total: m.problem.GlobalBatch, limit: math.Inf(1), bestMs: math.Inf(1)}
-	for _, k := range m.kinds {
-		s.menus = append(s.menus, newMenu(m, k, s.floors))
-	}
-	return s
+func newSearch(c *catalogue, shares Shares) *search {
+	return &search{m: c.m, shares: shares, weights: c.m.weights(), floors: c.m.floors(shares), catalogue: c,
+		exposed: c.m.exposedMs(shares), total: c.m.problem.GlobalBatch, limit: math.Inf(1), bestMs: math.Inf(1)}
 }
 
 // node is a box of bounds on the time of one unit, by step: every device stays
 // at or below most, and at least one reaches least.
 type node struct {
+	depth       int
 	least, most []float64
-	options     [][]*option
+	options     [][]int32 // by kind, batches ascending
+	from        [][]int32 // where its options come from: another node, until it has its own
+	memory      []int32
+}
+
+// box is a node with room for all options of the lists.
+func (s *search) box(depth int, least, most []float64, from [][]int32) *node {
+	for len(s.nodesAt) <= depth {
+		s.nodesAt = append(s.nodesAt, &node{depth: len(s.nodesAt)})
+	}
+	n := s.nodesAt[depth]
+	n.least, n.most = append(n.least[:0], least...), append(n.most[:0], most...)
+	size := 0
+	for _, list := range from {
+		size += len(list)
+	}
+	if len(n.memory) < size {
+		n.memory = make([]int32, size)
+	}
+	n.from, n.options = from, n.options[:0]
+	at := 0
+	for _, list := range from {
+		n.options = append(n.options, n.memory[at:at:at+len(list)])
+		at += len(list)
+	}
+	return n
 }
 
 func (s *search) root() *node {
@@ -51,12 +79,12 @@ func (s *search) root() *node {
 	for d := range most {
 		most[d] = math.Inf(1)
 	}
-	return &node{least: slices.Clone(s.floors), most: most, options: s.pool}
+	return s.box(0, s.floors, most, s.pool.byKind)
 }
 
 // child is the node without the options that the bounds exclude.
 func (s *search) child(n *node, step int, least, most float64) *node {
-	c := &node{least: slices.Clone(n.least), most: slices.Clone(n.most), options: n.options}
+	c := s.box(n.depth+1, n.least, n.most, n.options)
 	c.least[step], c.most[step] = max(least, c.least[step]), min(most, c.most[step])
 	return c
 }
@@ -70,8 +98,22 @@ func (s *search) timeOver(a, b []float64) float64 {
 	return sum + s.exposed
 }
 
-// reached is the largest time of every step, the collectives included.
-func (s *search) reached(picks [][]*option) []float64 {
+// reached is the largest time of every step over the picks, the collectives
+// included. It holds until it is next asked for.
+func (s *search) reached() []float64 {
+	s.top = append(s.top[:0], s.floors...)
+	for k, list := range s.sack.picks {
+		for _, c := range list {
+			for d, t := range s.pool.list[s.sack.groups[k].choices[c].source].times {
+				s.top[d] = max(s.top[d], t)
+			}
+		}
+	}
+	return s.top
+}
+
+// reachedBy is the same over picks that are kept.
+func (s *search) reachedBy(picks [][]*option) []float64 {
 	out := slices.Clone(s.floors)
 	for _, list := range picks {
 		for _, o := range list {
@@ -93,13 +135,12 @@ func (s *search) explore(n *node) {
 			s.stopped = true
 			return
 		}
-		picks, ok := s.pick(n)
-		if !ok {
+		if !s.pick(n) {
 			return
 		}
-		reached := s.reached(picks)
+		reached := s.reached()
 		if s.timeOver(reached, reached) < s.limit {
-			s.improve(n, picks)
+			s.improve(n)
 			continue
 		}
 		step := s.widest(n, reached)
@@ -113,11 +154,19 @@ func (s *search) explore(n *node) {
 
 // lift raises a lower bound to the next time above that some option has.
 func (s *search) lift(n *node, step int, above float64) bool {
-	least, ok := nextAbove(n.options, step, above)
-	if ok {
-		n.least[step] = least
+	next, steps := math.Inf(1), len(s.weights)
+	for _, list := range n.options {
+		for _, id := range list {
+			if t := s.pool.times[int(id)*steps+step]; t > above && t < next {
+				next = t
+			}
+		}
 	}
-	return ok
+	if math.IsInf(next, 1) {
+		return false
+	}
+	n.least[step] = next
+	return true
 }
 
 // widest is the step that would save most at the lower bound of the box.
@@ -131,22 +180,10 @@ func (s *search) widest(n *node, reached []float64) int {
 	return step
 }
 
-// nextAbove is the smallest time above a bound that any option has.
-func nextAbove(options [][]*option, step int, bound float64) (float64, bool) {
-	next := math.Inf(1)
-	for _, list := range options {
-		for _, o := range list {
-			if t := o.times[step]; t > bound && t < next {
-				next = t
-			}
-		}
-	}
-	return next, !math.IsInf(next, 1)
-}
-
 // faster keeps the picks as the best and asks for less than they take.
-func (s *search) faster(_ *node, picks [][]*option) {
-	reached := s.reached(picks)
-	s.best, s.bestMs = picks, s.timeOver(reached, reached)
+func (s *search) faster(*node) {
+	s.best = s.picked()
+	reached := s.reached()
+	s.bestMs = s.timeOver(reached, reached)
 	s.limit = s.bestMs * (1 - tolerance)
 }

@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -58,35 +59,63 @@ func (m *model) solveWithin() (Allocation, float64, error) {
 }
 
 // fastest runs the search for both ways to share, each without offloading and
-// then with it, and keeps what is strictly faster; nil if nothing fits.
+// then with it, and keeps what is strictly faster; nil if nothing fits. All
+// start before one goes on to the end, the one that promises most first: then
+// most of the others need not.
 func (m *model) fastest() (*search, float64) {
-	var best *search
-	cutoff, low := math.Inf(1), math.Inf(1)
+	var searches []*search // what comes first is preferred at the same time
+	variants := m.variants()
 	for _, shares := range []Shares{EvenShares, RaggedShares} {
 		if m.problem.Shares != "" && m.problem.Shares != shares {
 			continue
 		}
-		for _, variant := range m.variants() {
-			s := newSearch(variant, shares)
-			if s.run(cutoff) {
-				best, cutoff = s, s.bestMs*(1-tolerance)
-			}
-			if s.stopped {
-				low = min(low, s.lowMs)
+		for _, c := range variants {
+			searches = append(searches, newSearch(c, shares))
+		}
+	}
+	at, best := -1, math.Inf(1)
+	cutoff := func(i int) float64 {
+		if i > at {
+			return best * (1 - tolerance)
+		}
+		return best * (1 + 2*tolerance) // the search asks for less than its cutoff by a tolerance
+	}
+	var order []int
+	for i, s := range searches {
+		if s.start(cutoff(i)) {
+			order = append(order, i)
+			if s.bestMs < cutoff(i) {
+				at, best = i, s.bestMs
 			}
 		}
 	}
-	return best, low
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(searches[a].lowMs, searches[b].lowMs) })
+	low := math.Inf(1)
+	for _, i := range order {
+		s := searches[i]
+		if limit := cutoff(i); s.finish(limit) && i != at {
+			at, best = i, s.bestMs
+		} else if i == at {
+			best = s.bestMs
+		}
+		if s.stopped {
+			low = min(low, s.lowMs)
+		}
+	}
+	if at < 0 {
+		return nil, 0
+	}
+	return searches[at], low
 }
 
-// variants are the model without offloading, if that leaves a policy, and the
-// whole model.
-func (m *model) variants() []*model {
+// variants are the options without offloading, if that leaves a policy, and all
+// options.
+func (m *model) variants() []*catalogue {
 	last := len(m.policies) - 1
 	if last == 0 || m.policies[last] != Offload {
-		return []*model{m}
+		return []*catalogue{newCatalogue(m)}
 	}
 	without := *m
 	without.policies = slices.Clone(m.policies[:last])
-	return []*model{&without, m}
+	return []*catalogue{newCatalogue(&without), newCatalogue(m)}
 }

@@ -24,67 +24,64 @@ func (s *search) settle() {
 	best := s.best
 	s.limit = s.bestMs * (1 + tolerance)
 	s.headroom = 0
-	s.improve = func(n *node, picks [][]*option) {
-		s.best = s.roomiest(n, picks)
-		s.headroom += grain
+	s.improve = func(n *node) {
+		s.roomiest(n)
+		s.keepFree(s.headroom + grain)
 	}
 	s.fill(s.limit)
 	s.explore(s.root())
-	s.headroom -= grain
+	s.keepFree(s.headroom - grain)
 	if s.headroom < 0 { // none found again, by rounding
-		s.best, s.headroom = best, 0
+		s.best = best
+		s.keepFree(0)
 	}
 	s.quicken()
 }
 
 // roomiest raises the headroom as far as it goes within the bounds that the
 // picks reach.
-func (s *search) roomiest(n *node, picks [][]*option) [][]*option {
-	most := s.reached(picks)
+func (s *search) roomiest(n *node) {
+	most := slices.Clone(s.reached())
+	s.best = s.picked()
 	low, high := s.headroom, s.headroom
-	for _, list := range picks {
-		for _, o := range list {
-			high = max(high, o.room)
-		}
-	}
-	for _, u := range s.menus {
-		high = max(high, u.k.device.UsableMemoryBytes)
+	for _, k := range s.m.kinds {
+		high = max(high, k.device.UsableMemoryBytes)
 	}
 	for low+grain <= high {
-		s.headroom = low + (high-low+grain)/2/grain*grain
-		if s.headroom <= low {
-			s.headroom = low + grain
+		next := low + (high-low+grain)/2/grain*grain
+		if next <= low {
+			next = low + grain
 		}
-		box := &node{least: slices.Clone(n.least), most: most, options: n.options}
-		if better, ok := s.pick(box); ok {
-			picks, low = better, s.headroom
+		s.keepFree(next)
+		if s.pick(s.box(n.depth+1, n.least, most, n.options)) {
+			s.best, low = s.picked(), next
 		} else {
-			high = s.headroom - grain
+			high = next - grain
 		}
 	}
-	s.headroom = low
-	return picks
+	s.keepFree(low)
 }
 
 // quicken gives every rank the fastest option of its batch that keeps to the
 // bounds and to the headroom.
 func (s *search) quicken() {
-	most := s.reached(s.best)
+	most := s.reachedBy(s.best)
 	value := 0
 	for _, list := range s.best {
 		for _, o := range list {
-			value += s.value(o)
+			value += s.valueOf(o, s.headroom)
 		}
 	}
 	for k, list := range s.best {
 		slices.SortStableFunc(list, func(a, b *option) int { return cmp.Compare(b.batch, a.batch) })
 		for i, old := range list {
-			for _, o := range s.pool[k] {
-				v := s.value(o)
-				fits := o.batch == old.batch && v >= 0 && value-s.value(old)+v >= s.need()
-				if fits && noneAbove(o.times, most) && s.own(o) < s.own(list[i])*(1-tolerance) {
-					value += v - s.value(list[i])
-					list[i] = o
+			for _, id := range s.pool.byKind[k] {
+				o, v := &s.pool.list[id], s.pool.values[id]
+				if o.batch != old.batch || v < 0 || !noneAbove(o.times, most) || s.own(o) >= s.own(list[i])*(1-tolerance) {
+					continue
+				}
+				if after := value + v - s.valueOf(list[i], s.headroom); after >= s.need() {
+					list[i], value = o, after
 				}
 			}
 		}

@@ -1,0 +1,75 @@
+package solver
+
+// catalogue holds the options of all kinds that take at most a limit by
+// themselves, collectives with even shares included: longer collectives only
+// take options away, so every way to share picks from one catalogue.
+type catalogue struct {
+	m       *model
+	menus   []*menu
+	limitMs float64    // without what overlaps with nothing
+	byKind  [][]option // batches ascending
+}
+
+func newCatalogue(m *model) *catalogue {
+	c := &catalogue{m: m, limitMs: -1}
+	floors := m.floors(EvenShares)
+	for d, f := range m.floors(RaggedShares) {
+		floors[d] = min(floors[d], f)
+	}
+	for _, k := range m.kinds {
+		c.menus = append(c.menus, newMenu(m, k, floors))
+	}
+	return c
+}
+
+// upTo makes sure that the catalogue goes up to the limit.
+func (c *catalogue) upTo(limitMs float64) {
+	if c.limitMs >= limitMs {
+		return
+	}
+	c.limitMs = limitMs
+	total := c.m.problem.GlobalBatch
+	ceilings, sum := make([]int, len(c.menus)), 0
+	for k, u := range c.menus {
+		ceilings[k] = u.ceiling(limitMs, total)
+		if u.k.fixed >= 0 {
+			ceilings[k] = u.k.fixed
+		}
+		sum += ceilings[k] * len(u.k.ranks)
+	}
+	c.byKind = make([][]option, len(c.menus))
+	for k, u := range c.menus {
+		least, _ := c.m.batchRange(u.k, total)
+		lowest := max(least, total-(sum-ceilings[k])) // the others can take no more
+		for b := lowest; b <= ceilings[k]; b++ {
+			c.byKind[k] = append(c.byKind[k], u.of(b, limitMs)...)
+		}
+	}
+}
+
+// lowerMs bounds an iteration from below by the fastest rates alone.
+func (c *catalogue) lowerMs() float64 {
+	total := c.m.problem.GlobalBatch
+	enough := func(limit float64) bool {
+		sum := 0
+		for _, u := range c.menus {
+			sum += u.ceiling(limit, total) * len(u.k.ranks)
+			if sum >= total {
+				return true
+			}
+		}
+		return false
+	}
+	lo, hi := 0.0, 0.0
+	for _, u := range c.menus {
+		hi = max(hi, u.least(total))
+	}
+	for range 50 {
+		if mid := (lo + hi) / 2; enough(mid) {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return lo
+}
