@@ -8,18 +8,46 @@ type catalogue struct {
 	menus   []*menu
 	limitMs float64    // without what overlaps with nothing
 	byKind  [][]option // batches ascending
+	// donor has the options of a problem that differs in some devices only; its
+	// collectives take no time, so it lacks none of the options up to its limit.
+	donor *catalogue
 }
 
 func newCatalogue(m *model) *catalogue {
-	c := &catalogue{m: m, limitMs: -1}
 	floors := m.floors(EvenShares)
 	for d, f := range m.floors(RaggedShares) {
 		floors[d] = min(floors[d], f)
 	}
+	return catalogueOver(m, floors)
+}
+
+func catalogueOver(m *model, floors []float64) *catalogue {
+	c := &catalogue{m: m, limitMs: -1}
 	for _, k := range m.kinds {
 		c.menus = append(c.menus, newMenu(m, k, floors))
 	}
 	return c
+}
+
+// known is the limit up to which options need not be made.
+func (c *catalogue) known() float64 {
+	if c.donor != nil {
+		return max(c.limitMs, c.donor.limitMs)
+	}
+	return c.limitMs
+}
+
+// borrow is the donor's list of a kind, if it has one.
+func (c *catalogue) borrow(k *kind) ([]option, bool) {
+	if c.donor == nil || c.donor.limitMs < c.limitMs {
+		return nil, false
+	}
+	for i, other := range c.donor.m.kinds {
+		if other.same == k.same && other.fixed == k.fixed && other.least == k.least {
+			return c.donor.byKind[i], true
+		}
+	}
+	return nil, false
 }
 
 // upTo makes sure that the catalogue goes up to the limit.
@@ -39,6 +67,10 @@ func (c *catalogue) upTo(limitMs float64) {
 	}
 	c.byKind = make([][]option, len(c.menus))
 	for k, u := range c.menus {
+		if list, ok := c.borrow(u.k); ok {
+			c.byKind[k] = list
+			continue
+		}
 		least, _ := c.m.batchRange(u.k, total)
 		lowest := max(least, total-(sum-ceilings[k])) // the others can take no more
 		for b := lowest; b <= ceilings[k]; b++ {

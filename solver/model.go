@@ -14,6 +14,7 @@ type model struct {
 	policies   []Policy
 	stateBytes int64 // of all ranks together
 	boxes      int   // bound on the boxes of one search, 0 for none
+	hasty      bool  // any plan below the limit will do
 	kinds      []*kind
 	kindOf     []int // by rank
 }
@@ -21,9 +22,10 @@ type model struct {
 // kind is a set of devices that no number tells apart.
 type kind struct {
 	device Device
-	fixed  int // the batch given by hand, -1 if free
-	even   int // the even share, in parts per million
-	least  int // the smallest batch allowed
+	same   string // equal for devices of equal costs and memory
+	fixed  int    // the batch given by hand, -1 if free
+	even   int    // the even share, in parts per million
+	least  int    // the smallest batch allowed
 	ranks  []int
 	costs  []ClassCost // by unit class
 }
@@ -44,12 +46,13 @@ func newModel(p Problem) (*model, error) {
 		if p.UseAll || p.used[i] {
 			least = 1
 		}
-		key := kindKey(p, d, fixed, even, least)
+		same := kindKey(p, d)
+		key := fmt.Sprint(fixed, " ", even, " ", least, " ") + same
 		at, ok := byKey[key]
 		if !ok {
 			at = len(m.kinds)
 			byKey[key] = at
-			k := &kind{device: d, fixed: fixed, even: even, least: least}
+			k := &kind{device: d, same: same, fixed: fixed, even: even, least: least}
 			for _, u := range p.Units {
 				k.costs = append(k.costs, d.Costs[u.Class])
 			}
@@ -88,13 +91,10 @@ func stateBytesOf(p Problem) int64 {
 	return int64(math.Ceil(min(sum, math.MaxInt64/4)))
 }
 
-// kindKey is equal for two devices if and only if they are interchangeable.
-func kindKey(p Problem, d Device, whole ...int) string {
+// kindKey is equal for two devices if and only if their costs and memory are.
+func kindKey(p Problem, d Device) string {
 	var key []byte
 	number := func(v float64) { key = binary.BigEndian.AppendUint64(key, math.Float64bits(v)) }
-	for _, v := range whole {
-		key = binary.BigEndian.AppendUint64(key, uint64(v))
-	}
 	for _, v := range [3]int64{d.UsableMemoryBytes, d.ReservedBytes, d.HostMemoryBytes} {
 		key = binary.BigEndian.AppendUint64(key, uint64(v))
 	}

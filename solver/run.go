@@ -11,9 +11,7 @@ func (s *search) start(cutoff float64) bool {
 	grow, fits := 1.05, false
 	for {
 		try := min(max(lower*grow, upper*1e-9), upper)
-		if s.catalogue.limitMs+s.exposed >= try {
-			try = min(upper, s.catalogue.limitMs+s.exposed) // these options are known
-		}
+		try = min(upper, max(try, s.catalogue.known()+s.exposed))
 		s.fill(try)
 		s.limit = math.Inf(1)
 		if s.bisect(lower, try, cutoff) {

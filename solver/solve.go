@@ -50,7 +50,7 @@ func (m *model) solve() (Allocation, error) {
 
 // solveWithin is the best allocation and a time that none beats.
 func (m *model) solveWithin() (Allocation, float64, error) {
-	s, low := m.fastest()
+	s, low := m.fastest(m.variants(), math.Inf(1))
 	if s == nil {
 		return Allocation{}, 0, m.infeasible()
 	}
@@ -58,13 +58,12 @@ func (m *model) solveWithin() (Allocation, float64, error) {
 	return s.allocate(), low, nil
 }
 
-// fastest runs the search for both ways to share, each without offloading and
-// then with it, and keeps what is strictly faster; nil if nothing fits. All
+// fastest runs the search for both ways to share, each with every catalogue,
+// and keeps what is strictly faster; nil if nothing fits below a time. All
 // start before one goes on to the end, the one that promises most first: then
 // most of the others need not.
-func (m *model) fastest() (*search, float64) {
+func (m *model) fastest(variants []*catalogue, below float64) (*search, float64) {
 	var searches []*search // what comes first is preferred at the same time
-	variants := m.variants()
 	for _, shares := range []Shares{EvenShares, RaggedShares} {
 		if m.problem.Shares != "" && m.problem.Shares != shares {
 			continue
@@ -73,7 +72,7 @@ func (m *model) fastest() (*search, float64) {
 			searches = append(searches, newSearch(c, shares))
 		}
 	}
-	at, best := -1, math.Inf(1)
+	at, best := -1, below
 	cutoff := func(i int) float64 {
 		if i > at {
 			return best * (1 - tolerance)
@@ -81,13 +80,16 @@ func (m *model) fastest() (*search, float64) {
 		return best * (1 + 2*tolerance) // the search asks for less than its cutoff by a tolerance
 	}
 	var order []int
-	for i, s := range searches {
+	for i, s := range slices.Backward(searches) { // the least bound one sets a limit to the others
 		if s.start(cutoff(i)) {
 			order = append(order, i)
 			if s.bestMs < cutoff(i) {
 				at, best = i, s.bestMs
 			}
 		}
+	}
+	if m.hasty && at >= 0 {
+		return searches[at], searches[at].lowMs
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(searches[a].lowMs, searches[b].lowMs) })
 	low := math.Inf(1)
