@@ -2,7 +2,7 @@ package solver
 
 // whatIfBoxes bounds the search for what a change would bring: plans that are
 // only spoken of need not be the best to the last digit.
-const whatIfBoxes = 60
+const whatIfBoxes = 25
 
 // whatIfKinds bounds how many kinds of devices are asked what would be if; the
 // most idle come first.
@@ -10,7 +10,7 @@ const whatIfKinds = 8
 
 // whatIfMargin is how far beyond the plan's time options are made once for all
 // questions.
-const whatIfMargin = 1.05
+const whatIfMargin = 1.01
 
 // noticeable is the least gain that is worth a sentence.
 const noticeable = 1e-3

@@ -6,8 +6,10 @@ package solver
 type catalogue struct {
 	m       *model
 	menus   []*menu
-	limitMs float64    // without what overlaps with nothing
-	byKind  [][]option // batches ascending
+	limitMs float64 // without what overlaps with nothing
+	list    []*option
+	times   []float64 // of all options, one after another
+	first   []int     // by kind: its first option in the list, and the end
 	// donor has the options of a problem that differs in some devices only; its
 	// collectives take no time, so it lacks none of the options up to its limit.
 	donor *catalogue
@@ -38,13 +40,13 @@ func (c *catalogue) known() float64 {
 }
 
 // borrow is the donor's list of a kind, if it has one.
-func (c *catalogue) borrow(k *kind) ([]option, bool) {
+func (c *catalogue) borrow(k *kind) ([]*option, bool) {
 	if c.donor == nil || c.donor.limitMs < c.limitMs {
 		return nil, false
 	}
 	for i, other := range c.donor.m.kinds {
 		if other.same == k.same && other.fixed == k.fixed && other.least == k.least {
-			return c.donor.byKind[i], true
+			return c.donor.list[c.donor.first[i]:c.donor.first[i+1]], true
 		}
 	}
 	return nil, false
@@ -65,17 +67,21 @@ func (c *catalogue) upTo(limitMs float64) {
 		}
 		sum += ceilings[k] * len(u.k.ranks)
 	}
-	c.byKind = make([][]option, len(c.menus))
+	c.list, c.times, c.first = nil, nil, []int{0}
 	for k, u := range c.menus {
-		if list, ok := c.borrow(u.k); ok {
-			c.byKind[k] = list
-			continue
+		list, ok := c.borrow(u.k)
+		if !ok {
+			least, _ := c.m.batchRange(u.k, total)
+			lowest := max(least, total-(sum-ceilings[k])) // the others can take no more
+			for b := lowest; b <= ceilings[k]; b++ {
+				list = append(list, u.of(b, limitMs)...)
+			}
 		}
-		least, _ := c.m.batchRange(u.k, total)
-		lowest := max(least, total-(sum-ceilings[k])) // the others can take no more
-		for b := lowest; b <= ceilings[k]; b++ {
-			c.byKind[k] = append(c.byKind[k], u.of(b, limitMs)...)
-		}
+		c.list = append(c.list, list...)
+		c.first = append(c.first, len(c.list))
+	}
+	for _, o := range c.list {
+		c.times = append(c.times, o.times...)
 	}
 }
 

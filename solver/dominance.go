@@ -8,7 +8,7 @@ func (s *search) undominated(n *node, list []int32) []int32 {
 	kept, first, batch := list[:0], 0, -1
 next:
 	for _, id := range list {
-		if o := &s.pool.list[id]; o.batch != batch {
+		if o := s.pool.list[id]; o.batch != batch {
 			first, batch = len(kept), o.batch
 		}
 		at := first

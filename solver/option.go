@@ -11,8 +11,7 @@ type option struct {
 	micro  int // the size of all microbatches but the last; 0 without samples
 	policy Policy
 	times  []float64 // of ONE unit, forward and backward by class
-	room   int64     // what is left for state, and beside an even share if shares are even
-	total  float64   // an iteration at least, if this device were the slowest
+	room   int64     // what is left for state
 }
 
 // cuts of the option: as many full microbatches as go, and one of the rest.
@@ -113,14 +112,13 @@ func (u *menu) sizes(batch int, yield func(int)) {
 // of lists the options of a batch that fit the memory, cost at most limit by
 // themselves, and are not beaten in every respect by another. Of equals the
 // first policy and the larger microbatch stays.
-func (u *menu) of(batch int, limit float64) []option {
+func (u *menu) of(batch int, limit float64) []*option {
 	u.grow(batch)
-	var front []option
+	var front []*option
 	times := make([]float64, len(u.floors))
 	consider := func(size int, policy Policy) {
 		room := u.load(batch, size, policy, times)
-		total := u.total(times)
-		if room < 0 || total > limit {
+		if room < 0 || u.total(times) > limit {
 			return
 		}
 		for _, o := range front {
@@ -128,8 +126,8 @@ func (u *menu) of(batch int, limit float64) []option {
 				return
 			}
 		}
-		front = slices.DeleteFunc(front, func(o option) bool { return room >= o.room && noneAbove(times, o.times) })
-		front = append(front, option{batch, size, policy, slices.Clone(times), room, total})
+		front = slices.DeleteFunc(front, func(o *option) bool { return room >= o.room && noneAbove(times, o.times) })
+		front = append(front, &option{batch, size, policy, slices.Clone(times), room})
 	}
 	for _, policy := range u.m.policies {
 		if batch == 0 {

@@ -32,7 +32,7 @@ func (s *search) picked() [][]*option {
 	picks := make([][]*option, len(s.sack.groups))
 	for k, list := range s.sack.picks {
 		for _, c := range list {
-			picks[k] = append(picks[k], &s.pool.list[s.sack.groups[k].choices[c].source])
+			picks[k] = append(picks[k], s.pool.list[s.sack.groups[k].choices[c].source])
 		}
 	}
 	return picks
@@ -58,14 +58,14 @@ func (s *search) group(devices int, list []int32) group {
 	from := len(s.choices)
 	for _, id := range list {
 		value := s.pool.values[id]
-		o := &s.pool.list[id]
+		o := s.pool.list[id]
 		last := len(s.choices) - 1
 		if last < from || s.choices[last].batch != o.batch {
 			s.choices = append(s.choices, choice{o.batch, value, int(id)})
 			continue
 		}
 		old := &s.choices[last]
-		if value > old.value || value == old.value && o.total < s.pool.list[old.source].total {
+		if value > old.value || value == old.value && s.pool.totals[id] < s.pool.totals[old.source] {
 			*old = choice{o.batch, value, int(id)}
 		}
 	}

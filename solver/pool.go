@@ -1,46 +1,76 @@
 package solver
 
-// pool holds the options of all kinds, one kind after the other, batches
-// ascending. Their numbers lie in arrays of their own, since a search reads
-// them millions of times.
+// pool holds the options of a catalogue that a search can use, by their place
+// there. Numbers lie in arrays of their own, since a search reads them millions
+// of times.
 type pool struct {
-	list   []option
+	list   []*option
 	times  []float64 // option i has times[i*steps : (i+1)*steps]
+	totals []float64 // an iteration at least, if the device were the slowest
 	values []int     // what each is worth at the headroom of the search, -1 if it cannot be used
-	byKind [][]int32
+	byKind [][]int32 // batches ascending
 }
 
 // fill makes the pool of all options that can be part of an iteration of at
 // most limit.
 func (s *search) fill(limitMs float64) {
-	s.pool = pool{byKind: make([][]int32, len(s.catalogue.menus))}
 	limitMs -= s.exposed
-	s.catalogue.upTo(limitMs)
-	most, sum := make([]int, len(s.pool.byKind)), 0
-	for k, list := range s.catalogue.byKind {
-		for i := range list {
-			if o := &list[i]; o.batch > most[k] && s.alone(o.times) <= limitMs {
-				most[k] = o.batch
+	c := s.catalogue
+	c.upTo(limitMs)
+	s.pool = pool{list: c.list, times: c.times, totals: make([]float64, len(c.list)), values: make([]int, len(c.list)),
+		byKind: make([][]int32, len(c.menus))}
+	steps := len(s.weights)
+	most, sum := make([]int, len(c.menus)), 0
+	for k := range c.menus {
+		for i := c.first[k]; i < c.first[k+1]; i++ {
+			s.pool.totals[i] = s.alone(c.times[i*steps:][:steps])
+			if s.pool.totals[i] <= limitMs {
+				most[k] = max(most[k], c.list[i].batch)
 			}
 		}
 		sum += most[k] * len(s.m.kinds[k].ranks)
 	}
-	for k, list := range s.catalogue.byKind {
-		for _, o := range list {
-			o.total = s.alone(o.times)
-			if o.total > limitMs || o.batch < s.total-(sum-most[k]) { // the others can take no more
-				continue
-			}
-			if s.shares == EvenShares {
-				o.room -= s.m.stateOf(s.m.kinds[k].even)
-			}
-			if s.valueOf(&o, 0) >= 0 {
-				s.pool.add(k, o)
+	for k := range c.menus {
+		lowest := s.total - (sum - most[k]) // the others can take no more
+		for i := c.first[k]; i < c.first[k+1]; i++ {
+			if o := c.list[i]; s.pool.totals[i] <= limitMs && o.batch >= lowest && s.valueOf(k, o, 0) >= 0 {
+				s.pool.byKind[k] = append(s.pool.byKind[k], int32(i))
 			}
 		}
 	}
-	s.pool.gather()
 	s.keepFree(s.headroom)
+}
+
+// keepFree asks every device for so much headroom.
+func (s *search) keepFree(headroom int64) {
+	s.headroom = headroom
+	for k, list := range s.pool.byKind {
+		for _, id := range list {
+			s.pool.values[id] = s.valueOf(k, s.pool.list[id], headroom)
+		}
+	}
+}
+
+// valueOf is the state that an option of a kind can hold, in parts per million,
+// with the headroom kept free; -1 if it cannot be used. With even shares there
+// is nothing to collect.
+func (s *search) valueOf(k int, o *option, headroom int64) int {
+	room := s.room(k, o) - headroom
+	if s.shares == RaggedShares {
+		return s.m.ppmIn(room)
+	}
+	if room < 0 {
+		return -1
+	}
+	return 0
+}
+
+// room is what an option leaves beside even shares.
+func (s *search) room(k int, o *option) int64 {
+	if s.shares == EvenShares {
+		return o.room - s.m.stateOf(s.m.kinds[k].even)
+	}
+	return o.room
 }
 
 // alone is what an iteration would take at least, beside what overlaps with
@@ -51,45 +81,6 @@ func (s *search) alone(times []float64) float64 {
 		sum += s.weights[d] * max(t, s.floors[d])
 	}
 	return sum
-}
-
-func (p *pool) add(k int, o option) {
-	p.byKind[k] = append(p.byKind[k], int32(len(p.list)))
-	p.list = append(p.list, o)
-}
-
-// gather lays the times of all options one after another.
-func (p *pool) gather() {
-	for i := range p.list {
-		p.times = append(p.times, p.list[i].times...)
-	}
-	for i := range p.list { // only now, since the array moves when it grows
-		n := len(p.list[i].times)
-		p.list[i].times = p.times[i*n : (i+1)*n : (i+1)*n]
-	}
-}
-
-// keepFree asks every device for so much headroom.
-func (s *search) keepFree(headroom int64) {
-	s.headroom = headroom
-	s.pool.values = s.pool.values[:0]
-	for i := range s.pool.list {
-		s.pool.values = append(s.pool.values, s.valueOf(&s.pool.list[i], headroom))
-	}
-}
-
-// valueOf is the state that an option can hold, in parts per million, with the
-// headroom kept free; -1 if it cannot be used. Even shares are already taken
-// off the room, and there is nothing to collect.
-func (s *search) valueOf(o *option, headroom int64) int {
-	room := o.room - headroom
-	if s.shares == RaggedShares {
-		return s.m.ppmIn(room)
-	}
-	if room < 0 {
-		return -1
-	}
-	return 0
 }
 
 // upperMs is more than any iteration can take.

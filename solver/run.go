@@ -54,7 +54,7 @@ func (s *search) bisect(low, high, cutoff float64) bool {
 	if !try(high) {
 		return false
 	}
-	for high-low > 0.001*high {
+	for high-low > 0.001*high && !(s.m.hasty && s.bestMs < cutoff) {
 		if mid := (low + high) / 2; try(mid) {
 			high = mid
 		} else {

@@ -67,20 +67,20 @@ func (s *search) roomiest(n *node) {
 func (s *search) quicken() {
 	most := s.reachedBy(s.best)
 	value := 0
-	for _, list := range s.best {
+	for k, list := range s.best {
 		for _, o := range list {
-			value += s.valueOf(o, s.headroom)
+			value += s.valueOf(k, o, s.headroom)
 		}
 	}
 	for k, list := range s.best {
 		slices.SortStableFunc(list, func(a, b *option) int { return cmp.Compare(b.batch, a.batch) })
 		for i, old := range list {
 			for _, id := range s.pool.byKind[k] {
-				o, v := &s.pool.list[id], s.pool.values[id]
+				o, v := s.pool.list[id], s.pool.values[id]
 				if o.batch != old.batch || v < 0 || !noneAbove(o.times, most) || s.own(o) >= s.own(list[i])*(1-tolerance) {
 					continue
 				}
-				if after := value + v - s.valueOf(list[i], s.headroom); after >= s.need() {
+				if after := value + v - s.valueOf(k, list[i], s.headroom); after >= s.need() {
 					list[i], value = o, after
 				}
 			}
@@ -107,7 +107,7 @@ func (s *search) allocate() Allocation {
 		for i, rank := range s.m.kinds[k].ranks {
 			o := list[i]
 			a.Ranks[rank] = RankAllocation{Batch: o.batch, MicroBatches: o.microBatches(), Activations: o.policy}
-			rooms[rank] = o.room
+			rooms[rank] = s.room(k, o)
 		}
 	}
 	shares := s.m.level(rooms)
