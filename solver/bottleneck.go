@@ -74,7 +74,7 @@ func (m *model) limitOf(rank int, a Allocation, p Prediction) (Limit, int64) {
 	}
 	r := a.Ranks[rank]
 	k := m.kinds[m.kindOf[rank]]
-	u := newMenu(m, k, m.floors(a.Shares))
+	u := newMenu(m, k, m.floors(0, 0))
 	u.grow(r.Batch + 1)
 	times := make([]float64, len(reached))
 	room, fits := int64(0), false
@@ -89,7 +89,7 @@ func (m *model) limitOf(rank int, a Allocation, p Prediction) (Limit, int64) {
 	if !fits {
 		return LimitCompute, 0
 	}
-	if lack := m.stateOf(r.StatePPM) - room; lack > 0 {
+	if lack := m.stateHeld(r) - room; lack > 0 {
 		return LimitMemory, lack
 	}
 	return LimitNone, 0

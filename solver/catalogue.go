@@ -1,7 +1,7 @@
 package solver
 
 // catalogue holds the options of all kinds that take at most a limit by
-// themselves, collectives with even shares included: longer collectives only
+// themselves, shorter collectives included: longer ones only
 // take options away, so every way to share picks from one catalogue.
 type catalogue struct {
 	m       *model
@@ -16,11 +16,7 @@ type catalogue struct {
 }
 
 func newCatalogue(m *model) *catalogue {
-	floors := m.floors(EvenShares)
-	for d, f := range m.floors(RaggedShares) {
-		floors[d] = min(floors[d], f)
-	}
-	return catalogueOver(m, floors)
+	return catalogueOver(m, m.floors(0, 0))
 }
 
 func catalogueOver(m *model, floors []float64) *catalogue {

@@ -1,8 +1,6 @@
 package solver
 
-import (
-	"slices"
-)
+import "slices"
 
 // Prediction is what an allocation costs.
 type Prediction struct {
@@ -61,8 +59,9 @@ func (m *model) evaluate(a Allocation) (Prediction, error) {
 	if err := a.validate(m.problem); err != nil {
 		return Prediction{}, err
 	}
-	floors, weights := m.floors(a.Shares), m.weights()
-	out := Prediction{ExposedMs: m.exposedMs(a.Shares), Ranks: make([]RankLoad, len(a.Ranks))}
+	ragged := m.raggedIn(a)
+	floors, weights := m.floors(ragged, m.every()&^ragged), m.weights()
+	out := Prediction{ExposedMs: m.exposedMs(ragged, m.every()&^ragged), Ranks: make([]RankLoad, len(a.Ranks))}
 	for d := range floors {
 		out.Steps = append(out.Steps, StepPrediction{
 			Class: m.problem.Units[d/2].Class, Backward: d%2 == 1, LinkMs: floors[d], Rank: -1,
@@ -156,7 +155,7 @@ func (m *model) weigh(out *Prediction, a Allocation) error {
 	for i := range out.Ranks {
 		r, d := &out.Ranks[i], m.problem.Devices[i]
 		r.ReservedBytes, r.UsableBytes = d.ReservedBytes, d.UsableMemoryBytes
-		r.StateBytes = m.stateOf(a.Ranks[i].StatePPM)
+		r.StateBytes = m.stateHeld(a.Ranks[i])
 		lack := -r.HeadroomBytes()
 		if d.HostMemoryBytes > 0 {
 			lack = max(lack, r.HostBytes-d.HostMemoryBytes)
@@ -169,27 +168,4 @@ func (m *model) weigh(out *Prediction, a Allocation) error {
 		return nil
 	}
 	return m.lacking(worst, missing, out.Ranks[worst], a.Ranks[worst])
-}
-
-func (a Allocation) validate(p Problem) error {
-	var f faults
-	if a.Shares != EvenShares && a.Shares != RaggedShares {
-		f.add("shares: want %q or %q, got %q", EvenShares, RaggedShares, a.Shares)
-	}
-	if len(a.Ranks) != len(p.Devices) {
-		f.add("ranks: want one for each of the %d devices, got %d", len(p.Devices), len(a.Ranks))
-	}
-	batch, ppm := int64(0), int64(0)
-	for i, r := range a.Ranks {
-		RankPlan{Rank: i, Device: "-", Batch: r.Batch, MicroBatches: r.MicroBatches, StatePPM: r.StatePPM,
-			Activations: r.Activations}.validate(i, f.add)
-		batch, ppm = batch+int64(r.Batch), ppm+int64(r.StatePPM)
-	}
-	if batch != int64(p.GlobalBatch) {
-		f.add("ranks: batches sum to %d, want global_batch %d", batch, p.GlobalBatch)
-	}
-	if ppm != TotalPPM {
-		f.add("ranks: state_ppm sum to %d, want %d", ppm, TotalPPM)
-	}
-	return f.join("allocation")
 }

@@ -5,27 +5,33 @@ import "math"
 // oracle finds the least iteration time by trying everything: every batch,
 // microbatch size and policy of every rank, one rank after the other. It
 // states the objective a second time, in its own words, and shares no code
-// with the search. It returns +Inf if nothing fits.
-func oracle(p Problem, shares Shares) float64 {
-	o := &trial{p: p, shares: shares, best: math.Inf(1)}
-	for _, u := range p.Units {
+// with the search. The classes whose bit is set in ragged have ragged shares. It
+// returns what it was given as the limit if nothing that fits is below.
+func oracle(p Problem, ragged int, limit float64) float64 {
+	o := &trial{p: p, ragged: ragged, best: limit}
+	factors := make([]float64, len(p.Units))
+	for i, u := range p.Units {
 		train := float64(u.TrainableParameters)
-		o.state += float64(u.Count) * (train*p.StateBytesPerParameter + (float64(u.Parameters)-train)*p.FrozenBytesPerParameter)
-	}
-	factor := 1.0
-	if shares == RaggedShares {
-		factor = p.RaggedFactor
-	}
-	root := p.Units[0].Class
-	for i := len(p.Units) - 1; i >= 0; i-- {
-		if p.Units[i].WholeBatch {
-			root = p.Units[i].Class
+		state := float64(u.Count) * (train*p.StateBytesPerParameter + (float64(u.Parameters)-train)*p.FrozenBytesPerParameter)
+		factors[i] = 1
+		if ragged>>i&1 == 1 {
+			factors[i] = p.RaggedFactor
+			o.loose += state
+		} else {
+			o.even += state
 		}
 	}
-	o.fixed = p.FixedMs + factor*(p.Collectives[root].AllGatherMs+p.Collectives[root].ReduceScatterMs)
+	root := 0
+	for i := len(p.Units) - 1; i >= 0; i-- {
+		if p.Units[i].WholeBatch {
+			root = i
+		}
+	}
+	first := p.Collectives[p.Units[root].Class]
+	o.fixed = p.FixedMs + factors[root]*(first.AllGatherMs+first.ReduceScatterMs)
 	var reached []float64
-	for _, u := range p.Units {
-		c := p.Collectives[u.Class]
+	for i, u := range p.Units {
+		c, factor := p.Collectives[u.Class], factors[i]
 		reached = append(reached, factor*c.AllGatherMs, factor*(c.AllGatherMs+c.ReduceScatterMs))
 	}
 	for rank := range p.Devices {
@@ -37,8 +43,9 @@ func oracle(p Problem, shares Shares) float64 {
 
 type trial struct {
 	p      Problem
-	shares Shares
-	state  float64
+	ragged int
+	even   float64 // bytes of the classes with even shares
+	loose  float64 // and of the others
 	fixed  float64
 	best   float64
 	ways   [][][]way // by rank and batch
@@ -58,7 +65,7 @@ func (o *trial) rank(rank, left, ppm int, reached []float64) {
 		return
 	}
 	if rank == len(o.p.Devices) {
-		if left == 0 && (o.shares == EvenShares || ppm >= 1_000_000) {
+		if left == 0 && (o.ragged == 0 || ppm >= 1_000_000) {
 			o.best = o.time(reached)
 		}
 		return
@@ -97,16 +104,16 @@ func (o *trial) list(rank int) [][]way {
 				if !ok {
 					continue
 				}
-				share := int(math.Floor(math.Min(1, free/o.state) * 1e6))
-				if o.shares == EvenShares {
-					n := len(o.p.Devices)
-					share = 1_000_000 / n
-					if rank < 1_000_000%n {
-						share++
-					}
-					if math.Ceil(float64(share)*o.state/1e6) > free {
-						continue
-					}
+				n := len(o.p.Devices)
+				share := 1_000_000 / n
+				if rank < 1_000_000%n {
+					share++
+				}
+				if free -= math.Ceil(float64(share) * o.even / 1e6); free < 0 {
+					continue
+				}
+				if o.ragged != 0 {
+					share = int(math.Floor(math.Min(1, free/o.loose) * 1e6))
 				}
 				byBatch[batch] = append(byBatch[batch], way{times, share})
 			}

@@ -1,13 +1,5 @@
 package solver
 
-// need is the value that all options together must reach.
-func (s *search) need() int {
-	if s.shares == RaggedShares {
-		return TotalPPM
-	}
-	return 0
-}
-
 // pick chooses one option per device from the node, or says that none exist.
 // The picks lie in the search's knapsack until it is next asked.
 func (s *search) pick(n *node) bool {
@@ -15,10 +7,10 @@ func (s *search) pick(n *node) bool {
 		return false
 	}
 	k := &s.sack
-	k.total, k.need = s.total, s.need()
+	k.total, k.need = s.total, n.split.need
 	k.groups, s.choices = k.groups[:0], s.choices[:0]
 	for i, list := range n.options {
-		k.groups = append(k.groups, s.group(len(s.m.kinds[i].ranks), list))
+		k.groups = append(k.groups, s.group(n.split.values, len(s.m.kinds[i].ranks), list))
 	}
 	if !k.solve() {
 		return false
@@ -44,7 +36,7 @@ func (s *search) discard(n *node) {
 	for k, list := range n.options {
 		kept := list[:0]
 		for _, id := range list {
-			if !s.sack.useless(k, s.pool.list[id].batch, s.pool.values[id]) {
+			if !s.sack.useless(k, s.pool.list[id].batch, n.split.values[id]) {
 				kept = append(kept, id)
 			}
 		}
@@ -54,10 +46,10 @@ func (s *search) discard(n *node) {
 
 // group keeps of every batch the option of the largest value, and of those the
 // fastest.
-func (s *search) group(devices int, list []int32) group {
+func (s *search) group(values []int, devices int, list []int32) group {
 	from := len(s.choices)
 	for _, id := range list {
-		value := s.pool.values[id]
+		value := values[id]
 		o := s.pool.list[id]
 		last := len(s.choices) - 1
 		if last < from || s.choices[last].batch != o.batch {
@@ -121,13 +113,14 @@ func (s *search) narrow(n *node) bool {
 // leave the iteration below the limit.
 func (s *search) filter(n *node, list, kept []int32) []int32 {
 	steps := len(s.weights)
+	values, exposed, limit := n.split.values, n.split.exposed, s.limit
 	weights, least, most := s.weights[:steps], n.least[:steps], n.most[:steps]
 next:
 	for _, id := range list {
-		if s.pool.values[id] < 0 {
+		if values[id] < 0 {
 			continue
 		}
-		sum := s.exposed
+		sum := exposed
 		times := s.pool.times[int(id)*steps:][:steps]
 		for d, t := range times {
 			if t > most[d] {
@@ -138,7 +131,7 @@ next:
 			}
 			sum += weights[d] * t
 		}
-		if sum < s.limit {
+		if sum < limit {
 			kept = append(kept, id)
 		}
 	}

@@ -7,17 +7,16 @@ type pool struct {
 	list   []*option
 	times  []float64 // option i has times[i*steps : (i+1)*steps]
 	totals []float64 // an iteration at least, if the device were the slowest
-	values []int     // what each is worth at the headroom of the search, -1 if it cannot be used
 	byKind [][]int32 // batches ascending
 }
 
 // fill makes the pool of all options that can be part of an iteration of at
 // most limit.
 func (s *search) fill(limitMs float64) {
-	limitMs -= s.exposed
+	limitMs -= s.first.exposed
 	c := s.catalogue
 	c.upTo(limitMs)
-	s.pool = pool{list: c.list, times: c.times, totals: make([]float64, len(c.list)), values: make([]int, len(c.list)),
+	s.pool = pool{list: c.list, times: c.times, totals: make([]float64, len(c.list)),
 		byKind: make([][]int32, len(c.menus))}
 	steps := len(s.weights)
 	most, sum := make([]int, len(c.menus)), 0
@@ -33,44 +32,20 @@ func (s *search) fill(limitMs float64) {
 	for k := range c.menus {
 		lowest := s.total - (sum - most[k]) // the others can take no more
 		for i := c.first[k]; i < c.first[k+1]; i++ {
-			if o := c.list[i]; s.pool.totals[i] <= limitMs && o.batch >= lowest && s.valueOf(k, o, 0) >= 0 {
+			if o := c.list[i]; s.pool.totals[i] <= limitMs && o.batch >= lowest && s.first.value(k, o) >= 0 {
 				s.pool.byKind[k] = append(s.pool.byKind[k], int32(i))
 			}
 		}
 	}
-	s.keepFree(s.headroom)
+	for _, d := range s.divisions {
+		d.values = nil
+	}
 }
 
 // keepFree asks every device for so much headroom.
 func (s *search) keepFree(headroom int64) {
 	s.headroom = headroom
-	for k, list := range s.pool.byKind {
-		for _, id := range list {
-			s.pool.values[id] = s.valueOf(k, s.pool.list[id], headroom)
-		}
-	}
-}
-
-// valueOf is the state that an option of a kind can hold, in parts per million,
-// with the headroom kept free; -1 if it cannot be used. With even shares there
-// is nothing to collect.
-func (s *search) valueOf(k int, o *option, headroom int64) int {
-	room := s.room(k, o) - headroom
-	if s.shares == RaggedShares {
-		return s.m.ppmIn(room)
-	}
-	if room < 0 {
-		return -1
-	}
-	return 0
-}
-
-// room is what an option leaves beside even shares.
-func (s *search) room(k int, o *option) int64 {
-	if s.shares == EvenShares {
-		return o.room - s.m.stateOf(s.m.kinds[k].even)
-	}
-	return o.room
+	s.appraise(s.first)
 }
 
 // alone is what an iteration would take at least, beside what overlaps with
@@ -78,14 +53,14 @@ func (s *search) room(k int, o *option) int64 {
 func (s *search) alone(times []float64) float64 {
 	sum := 0.0
 	for d, t := range times {
-		sum += s.weights[d] * max(t, s.floors[d])
+		sum += s.weights[d] * max(t, s.first.floors[d])
 	}
 	return sum
 }
 
 // upperMs is more than any iteration can take.
 func (s *search) upperMs() float64 {
-	sum := make([]float64, len(s.floors))
+	sum := make([]float64, len(s.weights))
 	for _, u := range s.catalogue.menus {
 		for i, c := range u.k.costs {
 			// the dearest microbatch, as often as there are samples
@@ -96,7 +71,13 @@ func (s *search) upperMs() float64 {
 			sum[2*i+1] = max(sum[2*i+1], n*(f+w+over.Backward+c.OffloadMsPerSample))
 		}
 	}
-	return 2*s.timeOver(sum, s.floors) + 1
+	ms := s.m.exposedMs(s.m.every(), 0) + s.m.exposedMs(0, s.m.every())
+	for _, floors := range [2][]float64{s.m.floors(s.m.every(), 0), s.m.floors(0, s.m.every())} {
+		for d, w := range s.weights {
+			ms += w * max(sum[d], floors[d])
+		}
+	}
+	return ms + 1
 }
 
 // most is the largest cost of 0 to n samples.

@@ -6,18 +6,20 @@ import "math"
 // beats. It returns false if there are none.
 func (s *search) start(cutoff float64) bool {
 	upper := min(s.upperMs(), cutoff)
-	lower := (s.catalogue.lowerMs() + s.exposed) * (1 - tolerance)
+	lower := (s.catalogue.lowerMs() + s.first.exposed) * (1 - tolerance)
 	s.lowMs = lower
 	grow, fits := 1.05, false
 	for {
 		try := min(max(lower*grow, upper*1e-9), upper)
-		try = min(upper, max(try, s.catalogue.known()+s.exposed))
+		try = min(upper, max(try, s.catalogue.known()+s.first.exposed))
 		s.fill(try)
 		s.limit = math.Inf(1)
-		if s.bisect(lower, try, cutoff) {
+		found := s.bisect(lower, try, cutoff)
+		if found && (min(s.bestMs, cutoff) < math.Inf(1) || try >= upper) {
+			s.upper = upper
 			return true
 		}
-		if try >= upper || !fits && !s.m.canFit(s.shares, s.total) {
+		if try >= upper || !found && !fits && !s.m.canFit(s.first.even, s.total) {
 			return false
 		}
 		fits = true
@@ -32,7 +34,7 @@ func (s *search) finish(cutoff float64) bool {
 	}
 	s.improve = s.faster
 	s.limit = min(s.bestMs, cutoff) * (1 - tolerance)
-	s.fill(min(s.bestMs, cutoff) * (1 + tolerance)) // enough for settle too
+	s.fill(min(s.bestMs, cutoff, s.upper) * (1 + tolerance)) // enough for settle too
 	s.last = s.m.boxes
 	s.explore(s.root())
 	return s.bestMs < cutoff
@@ -43,11 +45,11 @@ func (s *search) finish(cutoff float64) bool {
 func (s *search) bisect(low, high, cutoff float64) bool {
 	try := func(limit float64) bool {
 		s.limit = limit * (1 + tolerance)
-		ok := s.pick(s.root())
+		n := s.root()
+		ok := s.pick(n)
 		if ok {
-			if reached := s.reached(); s.timeOver(reached, reached) < min(s.bestMs, cutoff) {
-				s.faster(nil)
-			}
+			s.limit = min(s.bestMs, cutoff)
+			s.faster(n)
 		}
 		return ok
 	}

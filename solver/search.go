@@ -11,10 +11,7 @@ const tolerance = 1e-9
 // search finds the best picks for one way to share the state.
 type search struct {
 	m       *model
-	shares  Shares
 	weights []float64
-	floors  []float64
-	exposed float64
 	total   int
 
 	catalogue *catalogue
@@ -23,12 +20,19 @@ type search struct {
 	limit    float64     // an iteration must take less
 	headroom int64       // and every device must keep so much free
 	best     [][]*option // by kind and device of the kind
+	ragged   classes     // the classes that the best picks divide unequally
 	bestMs   float64
-	improve  func(n *node) // what to do with picks within the limit
+	improve  func(n *node) bool // what to do with picks within the limit; false if they cannot be
 	nodes    int
 	last     int // stop after so many nodes, 0 for never
 	stopped  bool
 	lowMs    float64 // no plan is faster
+	upper    float64 // and none that is asked for slower
+
+	choosers  []classes
+	first     *division // at the root
+	mustRag   bool      // some class must be ragged
+	divisions map[[2]classes]*division
 
 	sack    knapsack
 	choices []choice
@@ -36,15 +40,28 @@ type search struct {
 	top     []float64
 }
 
-func newSearch(c *catalogue, shares Shares) *search {
-	return &search{m: c.m, shares: shares, weights: c.m.weights(), floors: c.m.floors(shares), catalogue: c,
-		exposed: c.m.exposedMs(shares), total: c.m.problem.GlobalBatch, limit: math.Inf(1), bestMs: math.Inf(1)}
+func newSearch(c *catalogue) *search {
+	s := &search{m: c.m, weights: c.m.weights(), catalogue: c, total: c.m.problem.GlobalBatch, limit: math.Inf(1),
+		bestMs: math.Inf(1), choosers: c.m.choosers(), divisions: map[[2]classes]*division{}}
+	stateless := s.m.every()
+	for _, set := range s.choosers {
+		stateless &^= set
+	}
+	s.first = s.divide(0, stateless)
+	switch s.m.problem.Shares {
+	case EvenShares:
+		s.first = s.divide(0, s.m.every())
+	case RaggedShares:
+		s.mustRag = len(s.choosers) > 0
+	}
+	return s
 }
 
 // node is a box of bounds on the time of one unit, by step: every device stays
 // at or below most, and at least one reaches least.
 type node struct {
 	depth       int
+	split       *division
 	least, most []float64
 	options     [][]int32 // by kind, batches ascending
 	from        [][]int32 // where its options come from: another node, until it has its own
@@ -52,11 +69,13 @@ type node struct {
 }
 
 // box is a node with room for all options of the lists.
-func (s *search) box(depth int, least, most []float64, from [][]int32) *node {
+func (s *search) box(depth int, split *division, least, most []float64, from [][]int32) *node {
 	for len(s.nodesAt) <= depth {
 		s.nodesAt = append(s.nodesAt, &node{depth: len(s.nodesAt)})
 	}
 	n := s.nodesAt[depth]
+	s.appraise(split)
+	n.split = split
 	n.least, n.most = append(n.least[:0], least...), append(n.most[:0], most...)
 	size := 0
 	for _, list := range from {
@@ -75,33 +94,33 @@ func (s *search) box(depth int, least, most []float64, from [][]int32) *node {
 }
 
 func (s *search) root() *node {
-	most := make([]float64, len(s.floors))
+	most := make([]float64, len(s.weights))
 	for d := range most {
 		most[d] = math.Inf(1)
 	}
-	return s.box(0, s.floors, most, s.pool.byKind)
+	return s.box(0, s.first, s.first.floors, most, s.pool.byKind)
 }
 
 // child is the node without the options that the bounds exclude.
 func (s *search) child(n *node, step int, least, most float64) *node {
-	c := s.box(n.depth+1, n.least, n.most, n.options)
+	c := s.box(n.depth+1, n.split, n.least, n.most, n.options)
 	c.least[step], c.most[step] = max(least, c.least[step]), min(most, c.most[step])
 	return c
 }
 
-// timeOver is the iteration if every step takes the larger of the two.
-func (s *search) timeOver(a, b []float64) float64 {
-	sum := 0.0
-	for d, w := range s.weights {
-		sum += w * max(a[d], b[d])
+// decide makes open classes ragged or even in the node.
+func (s *search) decide(n *node, ragged, even classes) {
+	n.split = s.divide(n.split.ragged|ragged, n.split.even|even)
+	s.appraise(n.split)
+	for d, floor := range n.split.floors {
+		n.least[d] = max(n.least[d], floor)
 	}
-	return sum + s.exposed
 }
 
 // reached is the largest time of every step over the picks, the collectives
 // included. It holds until it is next asked for.
-func (s *search) reached() []float64 {
-	s.top = append(s.top[:0], s.floors...)
+func (s *search) reached(d *division) []float64 {
+	s.top = append(s.top[:0], d.floors...)
 	for k, list := range s.sack.picks {
 		for _, c := range list {
 			for d, t := range s.pool.list[s.sack.groups[k].choices[c].source].times {
@@ -113,8 +132,8 @@ func (s *search) reached() []float64 {
 }
 
 // reachedBy is the same over picks that are kept.
-func (s *search) reachedBy(picks [][]*option) []float64 {
-	out := slices.Clone(s.floors)
+func (s *search) reachedBy(d *division, picks [][]*option) []float64 {
+	out := slices.Clone(d.floors)
 	for _, list := range picks {
 		for _, o := range list {
 			for d, t := range o.times {
@@ -125,10 +144,20 @@ func (s *search) reachedBy(picks [][]*option) []float64 {
 	return out
 }
 
+// timeOf is the iteration with these step times, collectives included.
+func (s *search) timeOf(d *division, steps []float64) float64 {
+	sum := d.exposed
+	for i, t := range steps {
+		sum += s.weights[i] * t
+	}
+	return sum
+}
+
 // explore searches a box: it hands every solution below the limit to improve,
 // which tightens what is asked for, and splits the box at the step that keeps
 // the relaxed solution furthest from its bound. The values of a step are
-// finitely many and every split takes one away, so it ends.
+// finitely many and every split takes one away, so it ends. Picks that are below
+// the limit only as long as classes are open split the box at such a class.
 func (s *search) explore(n *node) {
 	for {
 		if s.nodes++; s.last > 0 && s.nodes > s.last {
@@ -138,9 +167,20 @@ func (s *search) explore(n *node) {
 		if !s.pick(n) {
 			return
 		}
-		reached := s.reached()
-		if s.timeOver(reached, reached) < s.limit {
-			s.improve(n)
+		reached := s.reached(n.split)
+		if s.timeOf(n.split, reached) < s.limit {
+			if s.improve(n) {
+				continue
+			}
+			open, ok := s.undecided(n)
+			if !ok {
+				return // by rounding: all is decided and it is no better
+			}
+			even := s.box(n.depth+1, n.split, n.least, n.most, n.options)
+			if s.decide(even, 0, open); !s.mustRag || even.split.even != s.m.every() {
+				s.explore(even)
+			}
+			s.decide(n, open, 0)
 			continue
 		}
 		step := s.widest(n, reached)
@@ -181,9 +221,11 @@ func (s *search) widest(n *node, reached []float64) int {
 }
 
 // faster keeps the picks as the best and asks for less than they take.
-func (s *search) faster(*node) {
-	s.best = s.picked()
-	reached := s.reached()
-	s.bestMs = s.timeOver(reached, reached)
-	s.limit = s.bestMs * (1 - tolerance)
+func (s *search) faster(n *node) bool {
+	ragged, ms, ok := s.settled(n)
+	if ok {
+		s.best, s.ragged, s.bestMs = s.picked(), ragged, ms
+		s.limit = ms * (1 - tolerance)
+	}
+	return ok
 }

@@ -54,23 +54,18 @@ func (m *model) solveWithin() (Allocation, float64, error) {
 	if s == nil {
 		return Allocation{}, 0, m.infeasible()
 	}
+	s = m.plainest(s)
 	s.settle()
 	return s.allocate(), low, nil
 }
 
-// fastest runs the search for both ways to share, each with every catalogue,
-// and keeps what is strictly faster; nil if nothing fits below a time. All
-// start before one goes on to the end, the one that promises most first: then
-// most of the others need not.
+// fastest runs the search with every catalogue and keeps what is strictly
+// faster; nil if nothing fits below a time. All start before one goes on to the
+// end, the one that promises most first: then most of the others need not.
 func (m *model) fastest(variants []*catalogue, below float64) (*search, float64) {
 	var searches []*search // what comes first is preferred at the same time
-	for _, shares := range []Shares{EvenShares, RaggedShares} {
-		if m.problem.Shares != "" && m.problem.Shares != shares {
-			continue
-		}
-		for _, c := range variants {
-			searches = append(searches, newSearch(c, shares))
-		}
+	for _, c := range variants {
+		searches = append(searches, newSearch(c))
 	}
 	at, best := -1, below
 	cutoff := func(i int) float64 {
@@ -108,6 +103,31 @@ func (m *model) fastest(variants []*catalogue, below float64) (*search, float64)
 		return nil, 0
 	}
 	return searches[at], low
+}
+
+// plainest has as few ragged classes as there can be at the same time: none, if
+// even shares are as fast.
+func (m *model) plainest(s *search) *search {
+	if s.ragged == 0 || m.problem.Shares == RaggedShares {
+		return s
+	}
+	even := *m
+	even.problem.Shares = EvenShares
+	if plain, _ := even.fastest(even.borrowing(s), s.bestMs*(1+2*tolerance)); plain != nil {
+		return plain
+	}
+	return s
+}
+
+// borrowing are the variants of the model that take what options a search knows.
+func (m *model) borrowing(s *search) []*catalogue {
+	variants := m.variants()
+	for _, c := range variants {
+		if slices.Equal(c.m.policies, s.m.policies) {
+			c.donor = s.catalogue
+		}
+	}
+	return variants
 }
 
 // variants are the options without offloading, if that leaves a policy, and all

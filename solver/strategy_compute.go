@@ -109,7 +109,7 @@ func (m *model) bySpeed(rounds int, policy Policy) Allocation {
 	}
 	a := Allocation{Shares: EvenShares, Ordinary: true}
 	for rank, batch := range batches {
-		a.Ranks = append(a.Ranks, RankAllocation{batch, inRounds(batch, rounds), evenPPM(rank, len(batches)), policy})
+		a.Ranks = append(a.Ranks, RankAllocation{Batch: batch, MicroBatches: inRounds(batch, rounds), StatePPM: evenPPM(rank, len(batches)), Activations: policy})
 	}
 	return a
 }

@@ -24,10 +24,13 @@ func (s *search) settle() {
 	best := s.best
 	s.limit = s.bestMs * (1 + tolerance)
 	s.headroom = 0
-	s.improve = func(n *node) {
+	s.improve = func(n *node) bool {
 		s.roomiest(n)
 		s.keepFree(s.headroom + grain)
+		n.split = s.first
+		return true
 	}
+	s.first = s.whole(s.ragged)
 	s.fill(s.limit)
 	s.explore(s.root())
 	s.keepFree(s.headroom - grain)
@@ -41,7 +44,7 @@ func (s *search) settle() {
 // roomiest raises the headroom as far as it goes within the bounds that the
 // picks reach.
 func (s *search) roomiest(n *node) {
-	most := slices.Clone(s.reached())
+	most := slices.Clone(s.reached(n.split))
 	s.best = s.picked()
 	low, high := s.headroom, s.headroom
 	for _, k := range s.m.kinds {
@@ -53,7 +56,7 @@ func (s *search) roomiest(n *node) {
 			next = low + grain
 		}
 		s.keepFree(next)
-		if s.pick(s.box(n.depth+1, n.least, most, n.options)) {
+		if s.pick(s.box(n.depth+1, s.first, n.least, most, n.options)) {
 			s.best, low = s.picked(), next
 		} else {
 			high = next - grain
@@ -65,22 +68,22 @@ func (s *search) roomiest(n *node) {
 // quicken gives every rank the fastest option of its batch that keeps to the
 // bounds and to the headroom.
 func (s *search) quicken() {
-	most := s.reachedBy(s.best)
+	most := s.reachedBy(s.first, s.best)
 	value := 0
 	for k, list := range s.best {
 		for _, o := range list {
-			value += s.valueOf(k, o, s.headroom)
+			value += s.first.value(k, o)
 		}
 	}
 	for k, list := range s.best {
 		slices.SortStableFunc(list, func(a, b *option) int { return cmp.Compare(b.batch, a.batch) })
 		for i, old := range list {
 			for _, id := range s.pool.byKind[k] {
-				o, v := s.pool.list[id], s.pool.values[id]
+				o, v := s.pool.list[id], s.first.values[id]
 				if o.batch != old.batch || v < 0 || !noneAbove(o.times, most) || s.own(o) >= s.own(list[i])*(1-tolerance) {
 					continue
 				}
-				if after := value + v - s.valueOf(k, list[i], s.headroom); after >= s.need() {
+				if after := value + v - s.first.value(k, list[i]); after >= s.first.need {
 					list[i], value = o, after
 				}
 			}
@@ -101,31 +104,45 @@ func (s *search) own(o *option) float64 {
 // larger batches go to the lower ranks.
 func (s *search) allocate() Allocation {
 	ranks := len(s.m.kindOf)
-	a := Allocation{Shares: s.shares, Ranks: make([]RankAllocation, ranks)}
+	a := Allocation{Shares: EvenShares, Ranks: make([]RankAllocation, ranks)}
 	rooms := make([]int64, ranks)
 	for k, list := range s.best {
 		for i, rank := range s.m.kinds[k].ranks {
 			o := list[i]
-			a.Ranks[rank] = RankAllocation{Batch: o.batch, MicroBatches: o.microBatches(), Activations: o.policy}
-			rooms[rank] = s.room(k, o)
+			a.Ranks[rank] = RankAllocation{Batch: o.batch, MicroBatches: o.microBatches(), Activations: o.policy, StatePPM: evenPPM(rank, ranks)}
+			rooms[rank] = o.room - s.first.fixed[k]
 		}
 	}
-	shares := s.m.level(rooms)
+	if s.ragged == 0 {
+		return a
+	}
+	a.Shares = RaggedShares
+	shares := level(rooms, s.first.collect)
 	for rank := range a.Ranks {
-		a.Ranks[rank].StatePPM = evenPPM(rank, ranks)
-		if s.shares == RaggedShares {
-			a.Ranks[rank].StatePPM = shares[rank]
+		r := &a.Ranks[rank]
+		r.StatePPM = shares[rank]
+		for class, u := range s.m.problem.Units {
+			if !s.ragged.has(class) && s.m.state[class] > 0 {
+				r.share(u.Class, evenPPM(rank, ranks))
+			}
 		}
 	}
 	return a
 }
 
+func (r *RankAllocation) share(class string, ppm int) {
+	if r.ClassStatePPM == nil {
+		r.ClassStatePPM = map[string]int{}
+	}
+	r.ClassStatePPM[class] = ppm
+}
+
 // level divides the state so that the free room is as level as it can be: like
 // water, the state fills the largest rooms first.
-func (m *model) level(rooms []int64) []int {
+func level(rooms []int64, state int64) []int {
 	fill := func(free int64) (ppm []int, sum int) {
 		for _, room := range rooms {
-			p := max(0, m.ppmIn(room-free))
+			p := max(0, ppmIn(room-free, state))
 			ppm, sum = append(ppm, p), sum+p
 		}
 		return ppm, sum
