@@ -124,6 +124,9 @@ func (s *search) allocate() Allocation {
 		for class, u := range s.m.problem.Units {
 			if !s.ragged.has(class) && s.m.state[class] > 0 {
 				r.share(u.Class, evenPPM(rank, ranks))
+				for _, name := range u.Inside {
+					r.share(name, evenPPM(rank, ranks))
+				}
 			}
 		}
 	}

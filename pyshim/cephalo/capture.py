@@ -11,6 +11,7 @@ import torch
 
 from . import compat
 from .batch import flatten_call, take_samples, unflatten_call
+from .classes import class_name, root_name, twin_name
 from .engine import Engine
 from .probing import SAMPLES as PROBED_SAMPLES
 from .unit import Unit
@@ -102,10 +103,10 @@ def classify(engine: Engine) -> list[UnitClass]:
     kinds = [kind for root, kind, _, _ in found if not root]
     classes = []
     for (root, kind, numel, layered), units in sorted(found.items(), key=lambda item: item[0][0]):
-        name = kind if kinds.count(kind) == 1 else f"{kind} ({numel})"
+        name = class_name(kind, numel, alone=kinds.count(kind) == 1)
         if any(c.name == name for c in classes):
-            name = f"{name[:-1]}, {'cut' if layered else 'whole'})"
-        made = UnitClass(f"{kind} (root)" if root else name, units, root)
+            name = twin_name(kind, numel, layered)
+        made = UnitClass(root_name(kind) if root else name, units, root)
         called = [u for u in units if u in engine.signatures]
         made.example = called[len(called) // 2] if called else None
         made.whole_batch = not layered

@@ -236,6 +236,7 @@ def _unit(made: UnitClass) -> dict[str, Any]:
         "trainable_parameters": parameters_of(made.units[0], trainable=True),
         "whole_batch": made.whole_batch,
         "whole_batch_reason": made.reason,
+        "inside": sorted({u.kind for u in made.units[0].absorbed}),
     }
 
 

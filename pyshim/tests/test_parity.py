@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from cephalo.module import engine_of
 from training import (
+    PPM,
     SHARES,
     VOCAB,
     WIDTH,
@@ -134,6 +137,41 @@ def test_every_kind_of_share_in_fp32(ranks, shares):
 def test_every_kind_of_model(ranks, name, activations):
     plan = plan_of(THREE, activations)
     assert_equal(ranks(3, on_rank, CASES[name], plan)[0], reference(name))
+
+
+CLASS_SHARES = {
+    "blocks even, the rest ragged": {"Block": [333_334, 333_333, 333_333]},
+    "root even, blocks ragged": {"Model (root)": [333_334, 333_333, 333_333]},
+    "each its own": {"Block": [0, PPM, 0], "Model (root)": [100_000, 0, 900_000]},
+}
+
+
+def train_and_count(case: Case, plan):
+    """The result, and the elements of every unit on this rank."""
+    seen = []
+    result = on_rank(replace(case, before_step=lambda model, step: seen.append(model)), plan)
+    units = engine_of(seen[0]).units
+    return result, {u.name: [b.layout.sizes for b in u.buffers] for u in units}
+
+
+@pytest.mark.parametrize("activations", ["recompute", "keep"])
+@pytest.mark.parametrize("classes", CLASS_SHARES)
+def test_shares_of_each_class(ranks, classes, activations):
+    plan = plan_of(THREE, activations, CLASS_SHARES[classes])
+    for result, sizes in ranks(3, train_and_count, CASES["tied"], plan):
+        assert_equal(result, reference("tied"))
+        for name, buffers in sizes.items():
+            kind = "Block" if name.startswith("Block") else "Model (root)"
+            wanted = CLASS_SHARES[classes].get(kind, THREE[2])
+            for parts in buffers:  # to the nearest row, and no row here has half of the elements
+                for part, ppm in zip(parts, wanted, strict=True):
+                    assert abs(part / sum(parts) - ppm / PPM) < 0.1, (name, parts, wanted)
+
+
+def test_shares_of_units_inside_of_units(ranks):
+    """What is inside of a block is named by its own kind."""
+    plan = plan_of(THREE, "recompute", {"Block": [PPM, 0, 0], "LayerNorm": [0, 0, PPM]})
+    assert_equal(ranks(3, on_rank, CASES["nested units"], plan)[0], reference("nested units"))
 
 
 def test_the_reference_learns():

@@ -38,10 +38,20 @@ SHARES: dict[str, Shares] = {
 }
 
 
-def plan_of(shares: Shares, activations: str = "recompute") -> Plan:
-    """A plan of these shares."""
+def plan_of(
+    shares: Shares, activations: str = "recompute", classes: dict[str, list[int]] | None = None
+) -> Plan:
+    """A plan of these shares; ``classes`` are those of unit classes that have others."""
     ranks = [
-        RankPlan(i, f"device-{i}", batch, tuple(micro), ppm, activations)
+        RankPlan(
+            i,
+            f"device-{i}",
+            batch,
+            tuple(micro),
+            ppm,
+            activations,
+            {name: ppms[i] for name, ppms in (classes or {}).items()},
+        )
         for i, (batch, micro, ppm) in enumerate(zip(*shares))
     ]
     return Plan(sum(r.batch for r in ranks), "ragged", tuple(ranks))
