@@ -51,7 +51,12 @@ func (a Allocation) validate(p Problem) error {
 	var ranks []RankPlan
 	for i, r := range a.Ranks {
 		ranks = append(ranks, RankPlan{Rank: i, Device: "-", Batch: r.Batch, MicroBatches: r.MicroBatches, StatePPM: r.StatePPM,
-			ClassStatePPM: r.ClassStatePPM, Activations: r.Activations})
+			ClassStatePPM: r.ClassStatePPM, Activations: r.Activations, KeptUnits: r.KeptUnits})
+		for _, class := range sortedKeys(r.KeptUnits) {
+			if n := r.KeptUnits[class]; n > p.unitsOf(class) {
+				f.add("ranks[%d].kept_units.%s: there are %d such units, got %d", i, class, p.unitsOf(class), n)
+			}
+		}
 		ranks[i].validate(i, f.add)
 		batch += int64(r.Batch)
 	}
@@ -60,6 +65,16 @@ func (a Allocation) validate(p Problem) error {
 	}
 	validateShares(ranks, f.add)
 	return f.join("allocation")
+}
+
+// unitsOf is how many units of a class there are.
+func (p Problem) unitsOf(class string) int {
+	for _, u := range p.Units {
+		if u.Class == class {
+			return u.Count
+		}
+	}
+	return 0
 }
 
 // validateShares checks that all that is divided is divided wholly.

@@ -117,6 +117,11 @@ func (r RankPlan) validate(i int, bad func(string, ...any)) {
 	if !knownPolicy(r.Activations) {
 		bad("%s: want %q, %q or %q, got %q", at("activations"), Keep, Recompute, Offload, r.Activations)
 	}
+	for _, class := range sortedKeys(r.KeptUnits) {
+		if n := r.KeptUnits[class]; n < 0 {
+			bad("%s: want at least 0, got %d", at("kept_units."+class), n)
+		}
+	}
 	checkTime(bad, at("predicted.forward_ms"), r.Predicted.ForwardMs)
 	checkTime(bad, at("predicted.backward_ms"), r.Predicted.BackwardMs)
 	if m := r.Predicted; m.MemoryBytes < 0 || m.MemoryBytes > m.UsableMemoryBytes {

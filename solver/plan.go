@@ -41,7 +41,10 @@ type RankPlan struct {
 	// every rank names the same classes.
 	ClassStatePPM map[string]int `json:"class_state_ppm,omitempty"`
 	Activations   Policy         `json:"activations"`
-	Predicted     RankPrediction `json:"predicted"`
+	// KeptUnits says of how many units of a class, the last in forward order, the
+	// activations are kept where Activations says otherwise.
+	KeptUnits map[string]int `json:"kept_units,omitempty"`
+	Predicted RankPrediction `json:"predicted"`
 }
 
 // RankPrediction is what the rank computes in one iteration, over all units,
@@ -86,13 +89,16 @@ type RankAllocation struct {
 	Activations  Policy
 	// ClassStatePPM are the shares of classes that are not divided by StatePPM.
 	ClassStatePPM map[string]int
+	// KeptUnits is how many units of a class, the last in forward order, keep
+	// their activations whatever Activations says.
+	KeptUnits map[string]int
 }
 
 // Allocation of a plan.
 func (p Plan) Allocation() Allocation {
 	a := Allocation{Shares: p.Shares, Ordinary: p.Strategy == StrategyEvenOrdinary}
 	for _, r := range p.Ranks {
-		a.Ranks = append(a.Ranks, RankAllocation{r.Batch, r.MicroBatches, r.StatePPM, r.Activations, r.ClassStatePPM})
+		a.Ranks = append(a.Ranks, RankAllocation{r.Batch, r.MicroBatches, r.StatePPM, r.Activations, r.ClassStatePPM, r.KeptUnits})
 	}
 	return a
 }
