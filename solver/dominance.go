@@ -38,10 +38,12 @@ const (
 )
 
 func (s *search) compare(n *node, a, b int32) order {
-	steps := len(s.weights)
+	steps := s.steps
 	least, ta, tb := n.least[:steps], s.pool.times[int(a)*steps:][:steps], s.pool.times[int(b)*steps:][:steps]
-	room := s.pool.list[a].room - s.pool.list[b].room
-	good, bad := room > 0, room < 0
+	good, bad := s.roomier(n, a, b)
+	if good && bad {
+		return neither
+	}
 	for d, x := range ta {
 		x, y := max(least[d], x), max(least[d], tb[d])
 		good, bad = good || x < y, bad || x > y
@@ -56,4 +58,19 @@ func (s *search) compare(n *node, a, b int32) order {
 		return worse
 	}
 	return alike
+}
+
+// roomier says whether the first option may leave more room than the second, and
+// whether it may leave less, whatever becomes of what the node leaves open.
+func (s *search) roomier(n *node, a, b int32) (more, less bool) {
+	x, y := s.pool.list[a], s.pool.list[b]
+	if (x.partly == nil) == (y.partly == nil) && x.policy == y.policy { // of one batch they keep alike
+		return x.room > y.room, x.room < y.room
+	}
+	few, many := n.split.least, n.split.most
+	more, less = x.roomAt(few) > y.roomAt(many), x.roomAt(many) < y.roomAt(few)
+	if few < many { // one of them may yet need too much host memory
+		more, less = more || !y.hostFits(few), less || !x.hostFits(few)
+	}
+	return more, less
 }

@@ -72,7 +72,7 @@ func (m *model) evaluate(a Allocation) (Prediction, error) {
 		return Prediction{}, err
 	}
 	ragged := m.raggedIn(a)
-	floors, weights := m.floors(ragged, m.every()&^ragged), m.weights()
+	floors, weights := m.floors(ragged, m.every()&^ragged), m.weights(0)
 	out := Prediction{ExposedMs: m.exposedMs(ragged, m.every()&^ragged), Ranks: make([]RankLoad, len(a.Ranks))}
 	for d := range floors {
 		out.Steps = append(out.Steps, StepPrediction{

@@ -15,6 +15,7 @@ type model struct {
 	state      []float64 // by class, of all its units, in bytes
 	boxes      int       // bound on the boxes of one search, 0 for none
 	hasty      bool      // any plan below the limit will do
+	split      int       // the class of which a rank may keep the last units only, -1 for none
 	kinds      []*kind
 	kindOf     []int // by rank
 }
@@ -34,7 +35,7 @@ func newModel(p Problem) (*model, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	m := &model{problem: p, policies: policiesOf(p), state: p.stateBytes()}
+	m := &model{problem: p, policies: policiesOf(p), state: p.stateBytes(), split: -1}
 	m.stateBytes = m.stateIn(m.every())
 	byKey := map[string]int{}
 	for i, d := range p.Devices {
@@ -103,15 +104,6 @@ func kindKey(p Problem, d Device) string {
 		}
 	}
 	return string(key)
-}
-
-// weights are the number of units, forward and backward by class.
-func (m *model) weights() []float64 {
-	var out []float64
-	for _, u := range m.problem.Units {
-		out = append(out, float64(u.Count), float64(u.Count))
-	}
-	return out
 }
 
 // label of a device in sentences.

@@ -112,9 +112,9 @@ func (s *search) narrow(n *node) bool {
 // filter appends the options that are worth something, lie in the box and
 // leave the iteration below the limit.
 func (s *search) filter(n *node, list, kept []int32) []int32 {
-	steps := len(s.weights)
+	steps := s.steps
 	values, exposed, limit := n.split.values, n.split.exposed, s.limit
-	weights, least, most := s.weights[:steps], n.least[:steps], n.most[:steps]
+	weights, least, most := n.split.weights[:steps], n.least[:steps], n.most[:steps]
 next:
 	for _, id := range list {
 		if values[id] < 0 {
@@ -141,7 +141,7 @@ next:
 // raise lifts the lower bounds to what every option of some device reaches.
 func (s *search) raise(n *node) bool {
 	raised := false
-	steps := len(s.weights)
+	steps := s.steps
 	for _, list := range n.options {
 		for d, bound := range n.least {
 			least := s.pool.times[int(list[0])*steps+d]

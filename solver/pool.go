@@ -18,7 +18,7 @@ func (s *search) fill(limitMs float64) {
 	c.upTo(limitMs)
 	s.pool = pool{list: c.list, times: c.times, totals: make([]float64, len(c.list)),
 		byKind: make([][]int32, len(c.menus))}
-	steps := len(s.weights)
+	steps := s.steps
 	most, sum := make([]int, len(c.menus)), 0
 	for k := range c.menus {
 		for i := c.first[k]; i < c.first[k+1]; i++ {
@@ -53,29 +53,29 @@ func (s *search) keepFree(headroom int64) {
 func (s *search) alone(times []float64) float64 {
 	sum := 0.0
 	for d, t := range times {
-		sum += s.weights[d] * max(t, s.first.floors[d])
+		sum += s.first.weights[d] * max(t, s.first.floors[d])
 	}
 	return sum
 }
 
 // upperMs is more than any iteration can take.
 func (s *search) upperMs() float64 {
-	sum := make([]float64, len(s.weights))
-	for _, u := range s.catalogue.menus {
-		for i, c := range u.k.costs {
+	every := s.m.every()
+	ms := s.m.exposedMs(every, 0) + s.m.exposedMs(0, every)
+	ragged, even := s.m.floors(every, 0), s.m.floors(0, every)
+	over := s.m.problem.MicrobatchOverheadMs
+	for d, step := range s.m.steps() {
+		most := ragged[d] + even[d]
+		for _, k := range s.m.kinds {
 			// the dearest microbatch, as often as there are samples
-			f, w := c.ForwardMs.most(s.total), c.BackwardMs.most(s.total)
-			n := float64(s.total)
-			over := s.m.problem.MicrobatchOverheadMs
-			sum[2*i] = max(sum[2*i], n*(f+over.Forward+c.OffloadMsPerSample))
-			sum[2*i+1] = max(sum[2*i+1], n*(f+w+over.Backward+c.OffloadMsPerSample))
+			c := k.costs[step.class]
+			t := c.ForwardMs.most(s.total) + over.Forward + c.OffloadMsPerSample
+			if step.backward {
+				t += c.BackwardMs.most(s.total) + over.Backward
+			}
+			most = max(most, float64(s.total)*t)
 		}
-	}
-	ms := s.m.exposedMs(s.m.every(), 0) + s.m.exposedMs(0, s.m.every())
-	for _, floors := range [2][]float64{s.m.floors(s.m.every(), 0), s.m.floors(0, s.m.every())} {
-		for d, w := range s.weights {
-			ms += w * max(sum[d], floors[d])
-		}
+		ms += 2 * float64(s.m.problem.Units[step.class].Count) * most
 	}
 	return ms + 1
 }

@@ -104,10 +104,19 @@ func randomCost(r *rand.Rand, bytes float64) ClassCost {
 
 // compare solves a problem and holds the answer against the oracle.
 func compare(p Problem) error {
-	even := oracle(p, 0, math.Inf(1))
-	ragged := math.Inf(1) // of any classes
-	for set := 1; set < 1<<len(p.Units); set++ {
-		ragged = oracle(p, set, ragged)
+	split, most := oracleSplit(p), 0
+	if split >= 0 {
+		most = p.Units[split].Count - 1
+	}
+	even := math.Inf(1)
+	for kept := 0; kept <= most; kept++ {
+		even = oracle(p, 0, split, kept, even)
+	}
+	ragged := even // or less, if some classes are
+	for kept := 0; kept <= most; kept++ {
+		for set := 1; set < 1<<len(p.Units); set++ {
+			ragged = oracle(p, set, split, kept, ragged)
+		}
 	}
 	want := min(even, ragged)
 	plan, err := Solve(p)

@@ -10,9 +10,9 @@ const tolerance = 1e-9
 
 // search finds the best picks for one way to share the state.
 type search struct {
-	m       *model
-	weights []float64
-	total   int
+	m     *model
+	total int
+	steps int
 
 	catalogue *catalogue
 
@@ -20,7 +20,7 @@ type search struct {
 	limit    float64     // an iteration must take less
 	headroom int64       // and every device must keep so much free
 	best     [][]*option // by kind and device of the kind
-	ragged   classes     // the classes that the best picks divide unequally
+	bestIn   *division   // what they decide
 	bestMs   float64
 	improve  func(n *node) bool // what to do with picks within the limit; false if they cannot be
 	nodes    int
@@ -32,7 +32,7 @@ type search struct {
 	choosers  []classes
 	first     *division // at the root
 	mustRag   bool      // some class must be ragged
-	divisions map[[2]classes]*division
+	divisions map[decision]*division
 
 	sack    knapsack
 	choices []choice
@@ -41,19 +41,19 @@ type search struct {
 }
 
 func newSearch(c *catalogue) *search {
-	s := &search{m: c.m, weights: c.m.weights(), catalogue: c, total: c.m.problem.GlobalBatch, limit: math.Inf(1),
-		bestMs: math.Inf(1), choosers: c.m.choosers(), divisions: map[[2]classes]*division{}}
-	stateless := s.m.every()
-	for _, set := range s.choosers {
-		stateless &^= set
+	s := &search{m: c.m, steps: len(c.m.steps()), catalogue: c, total: c.m.problem.GlobalBatch, limit: math.Inf(1),
+		bestMs: math.Inf(1), choosers: c.m.choosers(), divisions: map[decision]*division{}}
+	root := decision{even: s.m.every(), most: s.m.mostKept()}
+	if s.m.problem.Shares != EvenShares {
+		for _, set := range s.choosers { // what has no state stays even
+			root.even &^= set
+		}
 	}
-	s.first = s.divide(0, stateless)
-	switch s.m.problem.Shares {
-	case EvenShares:
-		s.first = s.divide(0, s.m.every())
-	case RaggedShares:
-		s.mustRag = len(s.choosers) > 0
+	if s.m.split >= 0 {
+		root.least = 1
 	}
+	s.first = s.divide(root)
+	s.mustRag = s.m.problem.Shares == RaggedShares && len(s.choosers) > 0
 	return s
 }
 
@@ -94,7 +94,7 @@ func (s *search) box(depth int, split *division, least, most []float64, from [][
 }
 
 func (s *search) root() *node {
-	most := make([]float64, len(s.weights))
+	most := make([]float64, s.steps)
 	for d := range most {
 		most[d] = math.Inf(1)
 	}
@@ -108,9 +108,9 @@ func (s *search) child(n *node, step int, least, most float64) *node {
 	return c
 }
 
-// decide makes open classes ragged or even in the node.
-func (s *search) decide(n *node, ragged, even classes) {
-	n.split = s.divide(n.split.ragged|ragged, n.split.even|even)
+// decide narrows what the node has open.
+func (s *search) decide(n *node, c decision) {
+	n.split = s.divide(c)
 	s.appraise(n.split)
 	for d, floor := range n.split.floors {
 		n.least[d] = max(n.least[d], floor)
@@ -148,7 +148,7 @@ func (s *search) reachedBy(d *division, picks [][]*option) []float64 {
 func (s *search) timeOf(d *division, steps []float64) float64 {
 	sum := d.exposed
 	for i, t := range steps {
-		sum += s.weights[i] * t
+		sum += d.weights[i] * t
 	}
 	return sum
 }
@@ -157,7 +157,7 @@ func (s *search) timeOf(d *division, steps []float64) float64 {
 // which tightens what is asked for, and splits the box at the step that keeps
 // the relaxed solution furthest from its bound. The values of a step are
 // finitely many and every split takes one away, so it ends. Picks that are below
-// the limit only as long as classes are open split the box at such a class.
+// the limit only as long as something is open split the box there.
 func (s *search) explore(n *node) {
 	for {
 		if s.nodes++; s.last > 0 && s.nodes > s.last {
@@ -172,15 +172,15 @@ func (s *search) explore(n *node) {
 			if s.improve(n) {
 				continue
 			}
-			open, ok := s.undecided(n)
+			first, second, ok := s.halves(n)
 			if !ok {
 				return // by rounding: all is decided and it is no better
 			}
-			even := s.box(n.depth+1, n.split, n.least, n.most, n.options)
-			if s.decide(even, 0, open); !s.mustRag || even.split.even != s.m.every() {
-				s.explore(even)
+			child := s.box(n.depth+1, n.split, n.least, n.most, n.options)
+			if s.decide(child, first); !s.mustRag || first.even != s.m.every() {
+				s.explore(child)
 			}
-			s.decide(n, open, 0)
+			s.decide(n, second)
 			continue
 		}
 		step := s.widest(n, reached)
@@ -194,7 +194,7 @@ func (s *search) explore(n *node) {
 
 // lift raises a lower bound to the next time above that some option has.
 func (s *search) lift(n *node, step int, above float64) bool {
-	next, steps := math.Inf(1), len(s.weights)
+	next, steps := math.Inf(1), s.steps
 	for _, list := range n.options {
 		for _, id := range list {
 			if t := s.pool.times[int(id)*steps+step]; t > above && t < next {
@@ -212,7 +212,7 @@ func (s *search) lift(n *node, step int, above float64) bool {
 // widest is the step that would save most at the lower bound of the box.
 func (s *search) widest(n *node, reached []float64) int {
 	step, most := 0, -1.0
-	for d, w := range s.weights {
+	for d, w := range n.split.weights {
 		if gap := w * (reached[d] - n.least[d]); gap > most {
 			step, most = d, gap
 		}
@@ -222,10 +222,11 @@ func (s *search) widest(n *node, reached []float64) int {
 
 // faster keeps the picks as the best and asks for less than they take.
 func (s *search) faster(n *node) bool {
-	ragged, ms, ok := s.settled(n)
-	if ok {
-		s.best, s.ragged, s.bestMs = s.picked(), ragged, ms
-		s.limit = ms * (1 - tolerance)
+	d, ms := s.settled(n)
+	if d == nil {
+		return false
 	}
-	return ok
+	s.best, s.bestIn, s.bestMs = s.picked(), d, ms
+	s.limit = ms * (1 - tolerance)
+	return true
 }

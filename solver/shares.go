@@ -117,13 +117,16 @@ func (m *model) factor(class int, ragged, even classes) float64 {
 	return min(1, m.raggedFactor())
 }
 
-// floors are what the collectives alone take, forward and backward by class.
+// floors are what the collectives alone take, by step.
 func (m *model) floors(ragged, even classes) []float64 {
 	var out []float64
-	for i, u := range m.problem.Units {
-		c, factor := m.problem.Collectives[u.Class], m.factor(i, ragged, even)
-		gather, reduce := c.AllGatherMs*factor, c.ReduceScatterMs*factor
-		out = append(out, gather, gather+reduce)
+	for _, s := range m.steps() {
+		c, factor := m.problem.Collectives[m.problem.Units[s.class].Class], m.factor(s.class, ragged, even)
+		floor := c.AllGatherMs * factor
+		if s.backward {
+			floor += c.ReduceScatterMs * factor
+		}
+		out = append(out, floor)
 	}
 	return out
 }

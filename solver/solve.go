@@ -54,6 +54,12 @@ func (m *model) solveWithin() (Allocation, float64, error) {
 	if s == nil {
 		return Allocation{}, 0, m.infeasible()
 	}
+	if split := m.splitting(); split != nil {
+		partly, bound := split.fastest(split.variants(), s.bestMs*(1-tolerance))
+		if low = min(low, bound); partly != nil {
+			s = partly
+		}
+	}
 	s = m.plainest(s)
 	s.settle()
 	return s.allocate(), low, nil
@@ -100,21 +106,41 @@ func (m *model) fastest(variants []*catalogue, below float64) (*search, float64)
 		}
 	}
 	if at < 0 {
-		return nil, 0
+		return nil, low
 	}
 	return searches[at], low
+}
+
+// splitBoxes bounds the boxes of a search for how many units to keep in part,
+// all kinds of devices together: where it is reached, devices are many and all
+// different, and the plan is the best found, no slower than without.
+const splitBoxes = 60_000
+
+// bounded is the model with a bound on the boxes that depends on its kinds.
+func (m *model) bounded() *model {
+	boxes := splitBoxes / len(m.kinds)
+	if m.boxes == 0 || m.boxes > boxes {
+		m.boxes = boxes
+	}
+	return m
 }
 
 // plainest has as few ragged classes as there can be at the same time: none, if
 // even shares are as fast.
 func (m *model) plainest(s *search) *search {
-	if s.ragged == 0 || m.problem.Shares == RaggedShares {
+	if s.bestIn.ragged == 0 || m.problem.Shares == RaggedShares {
 		return s
 	}
+	// a search asks for a tolerance less than it is given, and its first part for another
 	even := *m
 	even.problem.Shares = EvenShares
-	if plain, _ := even.fastest(even.borrowing(s), s.bestMs*(1+2*tolerance)); plain != nil {
-		return plain
+	for _, model := range []*model{&even, even.splitting()} {
+		if model == nil {
+			continue
+		}
+		if plain, _ := model.fastest(model.borrowing(s), s.bestMs*(1+4*tolerance)); plain != nil {
+			return plain
+		}
 	}
 	return s
 }
@@ -123,7 +149,7 @@ func (m *model) plainest(s *search) *search {
 func (m *model) borrowing(s *search) []*catalogue {
 	variants := m.variants()
 	for _, c := range variants {
-		if slices.Equal(c.m.policies, s.m.policies) {
+		if slices.Equal(c.m.policies, s.m.policies) && c.m.split == s.m.split {
 			c.donor = s.catalogue
 		}
 	}

@@ -59,7 +59,7 @@ func (computeBalance) Predict(p Problem) (Outcome, error) {
 // bySpeed gives every rank the batch that it computes in the time of the
 // others, cut into rounds.
 func (m *model) bySpeed(rounds int, policy Policy) Allocation {
-	weights, total := m.weights(), m.problem.GlobalBatch
+	weights, total := m.weights(0), m.problem.GlobalBatch
 	times := make([][]float64, len(m.kinds)) // by kind and batch, as far as asked
 	at := func(k, batch int) float64 {
 		for b := len(times[k]); b <= batch; b++ {

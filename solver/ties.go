@@ -30,7 +30,7 @@ func (s *search) settle() {
 		n.split = s.first
 		return true
 	}
-	s.first = s.whole(s.ragged)
+	s.first = s.bestIn
 	s.fill(s.limit)
 	s.explore(s.root())
 	s.keepFree(s.headroom - grain)
@@ -95,7 +95,7 @@ func (s *search) quicken() {
 func (s *search) own(o *option) float64 {
 	sum := 0.0
 	for d, t := range o.times {
-		sum += s.weights[d] * t
+		sum += s.first.weights[d] * t
 	}
 	return sum
 }
@@ -110,10 +110,13 @@ func (s *search) allocate() Allocation {
 		for i, rank := range s.m.kinds[k].ranks {
 			o := list[i]
 			a.Ranks[rank] = RankAllocation{Batch: o.batch, MicroBatches: o.microBatches(), Activations: o.policy, StatePPM: evenPPM(rank, ranks)}
-			rooms[rank] = o.room - s.first.fixed[k]
+			rooms[rank] = o.roomAt(s.first.most) - s.first.fixed[k]
+			if o.partly != nil {
+				a.Ranks[rank].KeptUnits = map[string]int{s.m.problem.Units[s.m.split].Class: s.first.most}
+			}
 		}
 	}
-	if s.ragged == 0 {
+	if s.first.ragged == 0 {
 		return a
 	}
 	a.Shares = RaggedShares
@@ -122,7 +125,7 @@ func (s *search) allocate() Allocation {
 		r := &a.Ranks[rank]
 		r.StatePPM = shares[rank]
 		for class, u := range s.m.problem.Units {
-			if !s.ragged.has(class) && s.m.state[class] > 0 {
+			if !s.first.ragged.has(class) && s.m.state[class] > 0 {
 				r.share(u.Class, evenPPM(rank, ranks))
 				for _, name := range u.Inside {
 					r.share(name, evenPPM(rank, ranks))

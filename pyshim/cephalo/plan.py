@@ -15,7 +15,8 @@ ACTIVATIONS = ("keep", "recompute", "offload")
 class RankPlan:
     """What one rank does: ``batch`` samples a step, cut into ``micro_batches``, and the share of
     the training state it stores, in parts per million. ``class_state_ppm`` names the unit classes
-    whose share is another one."""
+    whose share is another one. ``kept_units`` says of how many units of a class, the last in
+    forward order, activations are kept whatever ``activations`` says."""
 
     rank: int
     device: str
@@ -24,6 +25,7 @@ class RankPlan:
     state_ppm: int
     activations: str
     class_state_ppm: Mapping[str, int] = field(default_factory=dict)
+    kept_units: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ def parse_plan(raw: dict) -> Plan:
             state_ppm=_field(item, "state_ppm", int, where),
             activations=_field(item, "activations", str, where),
             class_state_ppm=_counts(item, "class_state_ppm", where),
+            kept_units=_counts(item, "kept_units", where),
         )
         _check_rank(part, i, where)
         ranks.append(part)

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from .batch import flatten_call, local_batch
-from .capture import StandIns, UnitClass, capture, classify, parameters_of
+from .capture import StandIns, UnitClass, capture, classify
+from .classes import parameters_of
 from .collectivecost import (
     CollectiveTimes,
     even_shares,

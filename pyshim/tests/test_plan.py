@@ -74,6 +74,15 @@ def test_bad_shares_of_classes():
             parse_plan(raw)
 
 
+def test_kept_units():
+    assert parse_plan(GOOD).ranks[0].kept_units == {}
+    plan = parse_plan(changed(("ranks", 0, "kept_units"), {"Block": 5}))
+    assert plan.ranks[0].kept_units == {"Block": 5} and plan.ranks[1].kept_units == {}
+    for bad in (5, {"Block": -1}, {"Block": "5"}):
+        with pytest.raises(ValueError, match=r"ranks\[0\].kept_units"):
+            parse_plan(changed(("ranks", 0, "kept_units"), bad))
+
+
 def test_names_of_classes():
     """What a unit can be called in a profile is what the runtime looks for."""
     names = possible_names("Block", [12])

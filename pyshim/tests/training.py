@@ -39,9 +39,13 @@ SHARES: dict[str, Shares] = {
 
 
 def plan_of(
-    shares: Shares, activations: str = "recompute", classes: dict[str, list[int]] | None = None
+    shares: Shares,
+    activations: str | list[str] = "recompute",
+    classes: dict[str, list[int]] | None = None,
+    kept: list[dict[str, int]] | None = None,
 ) -> Plan:
-    """A plan of these shares; ``classes`` are those of unit classes that have others."""
+    """A plan of these shares; ``classes`` are those of unit classes that have others, ``kept`` the
+    units that each rank keeps although it does not keep all."""
     ranks = [
         RankPlan(
             i,
@@ -49,8 +53,9 @@ def plan_of(
             batch,
             tuple(micro),
             ppm,
-            activations,
+            activations if isinstance(activations, str) else activations[i],
             {name: ppms[i] for name, ppms in (classes or {}).items()},
+            kept[i] if kept else {},
         )
         for i, (batch, micro, ppm) in enumerate(zip(*shares))
     ]
