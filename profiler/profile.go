@@ -50,7 +50,10 @@ type Unit struct {
 	WholeBatch bool `json:"whole_batch,omitempty"`
 	// WholeBatchReason says why, where it need not be so.
 	WholeBatchReason string `json:"whole_batch_reason,omitempty"`
-	Extra            Extra  `json:"-"`
+	// Inside are the kinds of nested units that run together with the unit and
+	// are counted with it.
+	Inside []string `json:"inside,omitempty"`
+	Extra  Extra    `json:"-"`
 }
 
 // Trainable is the number of parameters of one unit that get gradients.

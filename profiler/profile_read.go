@@ -101,6 +101,7 @@ func readUnit(o *Fields) Unit {
 
 		WholeBatchReason: o.Text("whole_batch_reason", false),
 	}
+	o.Into("inside", false, "a list of texts", &u.Inside)
 	if raw, ok := o.Take("trainable_parameters", false); ok {
 		n, err := wholeNumber(raw)
 		if err != nil {

@@ -88,11 +88,13 @@ func BenchmarkExplain(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	start := cpuTime(b)
 	for b.Loop() {
 		if _, err := Explain(p, plan); err != nil {
 			b.Fatal(err)
 		}
 	}
+	b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }
 
 // cpuTime is what the process has computed; on a busy machine it says more

@@ -1,6 +1,9 @@
 package solver
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Limit is what keeps a device, or the whole plan, from being faster.
 type Limit string
@@ -61,26 +64,34 @@ func (m *model) planBottleneck(a Allocation, p Prediction) string {
 // limitOf says what limits a rank, and for memory how many bytes it lacks to
 // take one sample more in the time that the others need anyway.
 func (m *model) limitOf(rank int, a Allocation, p Prediction) (Limit, int64) {
+	r := a.Ranks[rank]
+	k := m.kinds[m.kindOf[rank]]
+	own := m.loadWith(k, r.Batch, cutsOf(r.MicroBatches), r.Activations, r.KeptUnits)
 	reached, link := make([]float64, len(p.Steps)), true
 	for d, s := range p.Steps {
-		reached[d] = s.UnitMs
+		reached[d] = math.Inf(1)
 		link = link && s.Rank < 0
-		if s.Rank >= 0 && m.stepMs(rank, d, a) >= s.UnitMs*(1-1e-6) {
+	}
+	for _, part := range p.parts {
+		t := own.times[part.step]
+		if r.KeptUnits[p.Steps[part.step].Class] >= part.kept {
+			t = own.keeping[part.step]
+		}
+		if part.rank >= 0 && t >= part.unitMs*(1-1e-6) {
 			return LimitCompute, 0
 		}
+		reached[part.step] = min(reached[part.step], part.unitMs)
 	}
 	if link {
 		return LimitLink, 0
 	}
-	r := a.Ranks[rank]
-	k := m.kinds[m.kindOf[rank]]
-	u := newMenu(m, k, m.floors(a.Shares))
+	u := newMenu(m, k, m.floors(0, 0))
 	u.grow(r.Batch + 1)
 	times := make([]float64, len(reached))
 	room, fits := int64(0), false
 	for _, policy := range m.policies {
 		u.sizes(r.Batch+1, func(size int) {
-			left := u.load(r.Batch+1, size, policy, times)
+			left := u.load(&option{batch: r.Batch + 1, micro: size, policy: policy, times: times})
 			if noneAbove(times, reached) && (!fits || left > room) {
 				room, fits = left, true
 			}
@@ -89,14 +100,8 @@ func (m *model) limitOf(rank int, a Allocation, p Prediction) (Limit, int64) {
 	if !fits {
 		return LimitCompute, 0
 	}
-	if lack := m.stateOf(r.StatePPM) - room; lack > 0 {
+	if lack := m.stateHeld(r) - room; lack > 0 {
 		return LimitMemory, lack
 	}
 	return LimitNone, 0
-}
-
-// stepMs is what a rank itself takes for one unit of a step.
-func (m *model) stepMs(rank, step int, a Allocation) float64 {
-	r := a.Ranks[rank]
-	return m.loadOf(m.kinds[m.kindOf[rank]], r.Batch, cutsOf(r.MicroBatches), r.Activations).times[step]
 }

@@ -18,7 +18,7 @@ func (m *model) plan(strategy string, a Allocation) (Plan, error) {
 		}
 		p.Ranks = append(p.Ranks, RankPlan{
 			Rank: i, Device: identity(m.problem.Devices[i]), Batch: r.Batch, MicroBatches: micro,
-			StatePPM: r.StatePPM, Activations: r.Activations,
+			StatePPM: r.StatePPM, ClassStatePPM: r.ClassStatePPM, Activations: r.Activations, KeptUnits: r.KeptUnits,
 			Predicted: RankPrediction{ForwardMs: tidy(load.ForwardMs), BackwardMs: tidy(load.BackwardMs),
 				MemoryBytes: load.MemoryBytes(), UsableMemoryBytes: load.UsableBytes},
 		})

@@ -1,8 +1,6 @@
 package solver
 
-import (
-	"slices"
-)
+import "slices"
 
 // Prediction is what an allocation costs.
 type Prediction struct {
@@ -12,20 +10,32 @@ type Prediction struct {
 	ExposedMs float64
 	Steps     []StepPrediction
 	Ranks     []RankLoad
+	parts     []passPart
 }
 
 // StepPrediction is one pass over the units of a class.
 type StepPrediction struct {
 	Class    string
 	Backward bool
-	// UnitMs is the time of one unit: of the slowest rank, or of the link.
+	// UnitMs is the time of one unit, in the mean over the units: of the slowest
+	// rank, or of the link.
 	UnitMs float64
 	// TotalMs is the time of all units of the class.
 	TotalMs float64
 	// LinkMs is what the collectives of one unit take.
 	LinkMs float64
-	// Rank is the slowest rank, -1 if the link binds.
+	// Rank is the slowest rank over most of the time, -1 if the link binds.
 	Rank int
+
+	longestMs float64 // of units that every rank treats alike
+}
+
+// passPart are units that every rank treats alike, in one step: the last kept
+// ones but those that other parts have.
+type passPart struct {
+	step, kept int
+	unitMs     float64
+	rank       int // the slowest, -1 if the link binds
 }
 
 // RankLoad is what one rank computes in an iteration, and where its memory goes.
@@ -61,31 +71,27 @@ func (m *model) evaluate(a Allocation) (Prediction, error) {
 	if err := a.validate(m.problem); err != nil {
 		return Prediction{}, err
 	}
-	floors, weights := m.floors(a.Shares), m.weights()
-	out := Prediction{ExposedMs: m.exposedMs(a.Shares), Ranks: make([]RankLoad, len(a.Ranks))}
+	ragged := m.raggedIn(a)
+	floors, weights := m.floors(ragged, m.every()&^ragged), m.weights(0)
+	out := Prediction{ExposedMs: m.exposedMs(ragged, m.every()&^ragged), Ranks: make([]RankLoad, len(a.Ranks))}
 	for d := range floors {
 		out.Steps = append(out.Steps, StepPrediction{
 			Class: m.problem.Units[d/2].Class, Backward: d%2 == 1, LinkMs: floors[d], Rank: -1,
 		})
 	}
-	longest := slices.Clone(floors)
 	for _, lap := range lapsOf(a) {
-		times := float64(lap.times)
-		slowest := slices.Clone(floors)
+		loads := make([]load, len(a.Ranks))
 		for i, r := range a.Ranks {
-			l := m.loadOf(m.kinds[m.kindOf[i]], lap.batches[i], lap.cuts[i], r.Activations)
-			out.Ranks[i].add(l, weights, times)
-			for d, t := range l.times {
-				slowest[d] = max(slowest[d], t)
-				if t > longest[d] {
-					longest[d], out.Steps[d].Rank = t, i
-				}
-			}
+			loads[i] = m.loadWith(m.kinds[m.kindOf[i]], lap.batches[i], lap.cuts[i], r.Activations, r.KeptUnits)
+			out.Ranks[i].add(loads[i])
 		}
-		for d := range slowest {
-			out.Steps[d].UnitMs += times * slowest[d]
-			out.Steps[d].TotalMs += times * slowest[d] * weights[d]
+		for d := range floors {
+			m.pass(&out, a, d, lap.times, floors[d], loads)
 		}
+	}
+	for d := range out.Steps {
+		s := &out.Steps[d]
+		s.UnitMs = s.TotalMs / weights[d]
 	}
 	for _, s := range out.Steps {
 		out.IterationMs += s.TotalMs
@@ -137,17 +143,51 @@ func lapsOf(a Allocation) []lap {
 	return laps
 }
 
-func (r *RankLoad) add(l load, weights []float64, times float64) {
-	for d, t := range l.times {
-		if d%2 == 0 {
-			r.ForwardMs += times * t * weights[d]
-		} else {
-			r.BackwardMs += times * t * weights[d]
-		}
-	}
+// add makes room for what one lap needs.
+func (r *RankLoad) add(l load) {
 	r.PeakBytes = max(r.PeakBytes, l.peakBytes)
 	r.KeptBytes = max(r.KeptBytes, l.keptBytes)
 	r.HostBytes = max(r.HostBytes, l.hostBytes)
+}
+
+// pass runs one step over all units of its class. Units that every rank treats
+// alike take the same time: that of the slowest rank, or of the collectives.
+func (m *model) pass(out *Prediction, a Allocation, d, laps int, floor float64, loads []load) {
+	step, count := &out.Steps[d], m.problem.Units[d/2].Count
+	kept := func(rank int) int { return a.Ranks[rank].KeptUnits[step.Class] }
+	ends := []int{count} // counted from the last unit
+	for i := range loads {
+		ends = append(ends, kept(i))
+	}
+	slices.Sort(ends)
+	from := 0
+	for _, end := range slices.Compact(ends) {
+		if end == 0 {
+			continue
+		}
+		times, units := floor, float64(laps*(end-from))
+		part := passPart{step: d, kept: end, unitMs: floor, rank: -1}
+		for i, l := range loads {
+			t := l.times[d]
+			if kept(i) >= end {
+				t = l.keeping[d]
+			}
+			if t > times {
+				times, part.unitMs, part.rank = t, t, i
+			}
+			if d%2 == 0 {
+				out.Ranks[i].ForwardMs += t * units
+			} else {
+				out.Ranks[i].BackwardMs += t * units
+			}
+		}
+		out.parts = append(out.parts, part)
+		step.TotalMs += units * times
+		if units*times > step.longestMs {
+			step.longestMs, step.Rank = units*times, part.rank
+		}
+		from = end
+	}
 }
 
 // weigh fills in the memory of every rank and says who does not fit.
@@ -156,7 +196,7 @@ func (m *model) weigh(out *Prediction, a Allocation) error {
 	for i := range out.Ranks {
 		r, d := &out.Ranks[i], m.problem.Devices[i]
 		r.ReservedBytes, r.UsableBytes = d.ReservedBytes, d.UsableMemoryBytes
-		r.StateBytes = m.stateOf(a.Ranks[i].StatePPM)
+		r.StateBytes = m.stateHeld(a.Ranks[i])
 		lack := -r.HeadroomBytes()
 		if d.HostMemoryBytes > 0 {
 			lack = max(lack, r.HostBytes-d.HostMemoryBytes)
@@ -169,27 +209,4 @@ func (m *model) weigh(out *Prediction, a Allocation) error {
 		return nil
 	}
 	return m.lacking(worst, missing, out.Ranks[worst], a.Ranks[worst])
-}
-
-func (a Allocation) validate(p Problem) error {
-	var f faults
-	if a.Shares != EvenShares && a.Shares != RaggedShares {
-		f.add("shares: want %q or %q, got %q", EvenShares, RaggedShares, a.Shares)
-	}
-	if len(a.Ranks) != len(p.Devices) {
-		f.add("ranks: want one for each of the %d devices, got %d", len(p.Devices), len(a.Ranks))
-	}
-	batch, ppm := int64(0), int64(0)
-	for i, r := range a.Ranks {
-		RankPlan{Rank: i, Device: "-", Batch: r.Batch, MicroBatches: r.MicroBatches, StatePPM: r.StatePPM,
-			Activations: r.Activations}.validate(i, f.add)
-		batch, ppm = batch+int64(r.Batch), ppm+int64(r.StatePPM)
-	}
-	if batch != int64(p.GlobalBatch) {
-		f.add("ranks: batches sum to %d, want global_batch %d", batch, p.GlobalBatch)
-	}
-	if ppm != TotalPPM {
-		f.add("ranks: state_ppm sum to %d, want %d", ppm, TotalPPM)
-	}
-	return f.join("allocation")
 }

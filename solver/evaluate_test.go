@@ -10,7 +10,7 @@ import (
 // TestEvaluateByHand checks predictions that are worked out in the comments.
 func TestEvaluateByHand(t *testing.T) {
 	rank := func(batch, ppm int, policy Policy, micro ...int) RankAllocation {
-		return RankAllocation{batch, micro, ppm, policy}
+		return RankAllocation{Batch: batch, MicroBatches: micro, StatePPM: ppm, Activations: policy}
 	}
 	tests := map[string]struct {
 		change func(*Problem)
@@ -71,7 +71,7 @@ func TestEvaluateMemory(t *testing.T) {
 	c := p.Devices[0].Costs["block"]
 	c.KeptBytesPerSample = map[Policy]float64{Keep: 10, Recompute: 1}
 	p.Devices[0].Costs["block"] = c
-	a := Allocation{EvenShares, false, []RankAllocation{{4, []int{3, 1}, 5e5, Keep}, {2, []int{2}, 5e5, Recompute}}}
+	a := Allocation{EvenShares, false, []RankAllocation{{Batch: 4, MicroBatches: []int{3, 1}, StatePPM: 5e5, Activations: Keep}, {Batch: 2, MicroBatches: []int{2}, StatePPM: 5e5, Activations: Recompute}}}
 	got, err := Evaluate(p, a)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestEvaluateHostMemory(t *testing.T) {
 	c := p.Devices[0].Costs["block"]
 	c.KeptBytesPerSample = map[Policy]float64{Recompute: 10, Offload: 1}
 	p.Devices[0].Costs["block"], p.Devices[0].HostMemoryBytes = c, 70
-	a := Allocation{EvenShares, false, []RankAllocation{{4, []int{4}, 5e5, Offload}, {2, []int{2}, 5e5, Recompute}}}
+	a := Allocation{EvenShares, false, []RankAllocation{{Batch: 4, MicroBatches: []int{4}, StatePPM: 5e5, Activations: Offload}, {Batch: 2, MicroBatches: []int{2}, StatePPM: 5e5, Activations: Recompute}}}
 	_, err := Evaluate(p, a) // 2 units * 4 samples * 9 bytes are 72
 	if err == nil || !strings.Contains(err.Error(), "lacks 2 bytes") || !strings.Contains(err.Error(), "host memory") {
 		t.Errorf("got %v, want 2 bytes of host memory to lack", err)
@@ -107,7 +107,7 @@ func TestEvaluateHostMemory(t *testing.T) {
 }
 
 func TestEvaluateFaults(t *testing.T) {
-	a := Allocation{"", false, []RankAllocation{{4, []int{3}, 5e5, Keep}}}
+	a := Allocation{"", false, []RankAllocation{{Batch: 4, MicroBatches: []int{3}, StatePPM: 5e5, Activations: Keep}}}
 	_, err := Evaluate(twoDevices(), a)
 	for _, want := range []string{"shares: want", "ranks: want one for each of the 2 devices, got 1", "ranks[0].micro_batches: sum to 3, want batch 4", "state_ppm sum to 500000"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -93,7 +93,7 @@ func (m *model) evenAllocation(size int, policy Policy, ordinary bool) Allocatio
 			batch++
 		}
 		o := option{batch: batch, micro: min(size, batch)}
-		a.Ranks = append(a.Ranks, RankAllocation{batch, o.microBatches(), evenPPM(rank, ranks), policy})
+		a.Ranks = append(a.Ranks, RankAllocation{Batch: batch, MicroBatches: o.microBatches(), StatePPM: evenPPM(rank, ranks), Activations: policy})
 	}
 	return a
 }

@@ -1,9 +1,6 @@
 package solver
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // Explanation is what there is to say about a plan.
 type Explanation struct {
@@ -62,16 +59,17 @@ func Explain(p Problem, plan Plan) (Explanation, error) {
 		r.Limit, r.Why = limit, m.why(limit, lack, load)
 		out.Ranks = append(out.Ranks, r)
 	}
-	if out.Unused, err = m.unused(a, cost.IterationMs); err != nil {
+	ask := &whatIf{m: m, nowMs: cost.IterationMs}
+	if out.Unused, err = ask.unused(a); err != nil {
 		return Explanation{}, err
 	}
 	if plan.Strategy != StrategyCephalo {
 		return out, nil // a plan to compare with: what would improve ours is not asked
 	}
-	if out.NextBest, err = m.nextBest(a.Shares, cost.IterationMs); err != nil {
+	if out.NextBest, err = ask.nextBest(a.Shares); err != nil {
 		return Explanation{}, err
 	}
-	out.Help, err = m.help(a, out.Ranks, cost.IterationMs)
+	out.Help, err = ask.help(a, out.Ranks)
 	return out, err
 }
 
@@ -85,74 +83,6 @@ func (m *model) why(limit Limit, lack int64, load RankLoad) string {
 		return "the collectives take longer than any device computes"
 	}
 	return fmt.Sprintf("it has time and %s of memory to spare, but no sample is left for it", amount(load.HeadroomBytes()))
-}
-
-// unused says for every kind of device that got no sample (eight of them at
-// most) what one would cost.
-func (m *model) unused(a Allocation, withoutMs float64) ([]string, error) {
-	var sentences []string
-	for _, k := range m.kinds {
-		for _, rank := range k.ranks {
-			if a.Ranks[rank].Batch > 0 {
-				continue
-			}
-			sentence, err := m.sayUnused(rank, withoutMs)
-			if err != nil {
-				return nil, err
-			}
-			sentences = append(sentences, sentence)
-			break
-		}
-		if len(sentences) == whatIfKinds {
-			break
-		}
-	}
-	return sentences, nil
-}
-
-func (m *model) sayUnused(rank int, withoutMs float64) (string, error) {
-	who := fmt.Sprintf("device %d (%s) not used, it only stores state", rank, label(m.problem.Devices[rank]))
-	if m.problem.FixedBatches != nil {
-		return who + ": its batch is 0 by hand", nil
-	}
-	forced := m.problem
-	forced.used = map[int]bool{rank: true}
-	ms, err := solveMs(forced)
-	var none *InfeasibleError
-	switch {
-	case errors.As(err, &none):
-		return fmt.Sprintf("%s: with a sample on it nothing fits", who), nil
-	case err != nil:
-		return "", err
-	}
-	alone, err := m.leftOut(rank, withoutMs)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s: with it %s, without it %s%s", who, seconds(ms), seconds(withoutMs), alone), nil
-}
-
-// leftOut says what the plan costs if the device does not even store state.
-func (m *model) leftOut(rank int, nowMs float64) (string, error) {
-	if len(m.kindOf) == 1 {
-		return "", nil
-	}
-	p, err := m.problem.Without(rank)
-	if err != nil {
-		return "", err
-	}
-	ms, err := solveMs(p)
-	var none *InfeasibleError
-	switch {
-	case errors.As(err, &none):
-		return "; its memory is needed", nil
-	case err != nil:
-		return "", err
-	}
-	if ms < nowMs*(1-noticeable) {
-		return fmt.Sprintf("; left out altogether %s, so run without it (--devices)", seconds(ms)), nil
-	}
-	return fmt.Sprintf("; left out altogether %s", seconds(ms)), nil
 }
 
 // seconds is a time in words.

@@ -34,7 +34,7 @@ func (f fleet) problem() Problem {
 		p.Units = append(p.Units, u)
 		p.Collectives[u.Class] = Collective{float64(u.Parameters) / 1e8, float64(u.Parameters) / 1e8}
 	}
-	state := float64(stateBytesOf(p))
+	state := p.allStateBytes()
 	mean := state / float64(f.devices)
 	var kinds []Device
 	for k := range f.kinds {

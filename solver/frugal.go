@@ -62,29 +62,28 @@ func (f *frugal) leastPeak(batch int) float64 {
 	return peak
 }
 
-// canFit says whether memory alone allows a batch. It may say yes where no cut
+// canFit says whether memory alone allows a batch if some classes have even shares. It may say yes where no cut
 // of a batch is as frugal as it takes each to be, never no to what fits.
-func (m *model) canFit(shares Shares, total int) bool {
-	_, ok := m.frugalPicks(m.frugal(), shares, total)
+func (m *model) canFit(even classes, total int) bool {
+	_, ok := m.frugalPicks(m.frugal(), even, total)
 	return ok
 }
 
 // frugalPicks are batches by kind and device that memory alone allows.
-func (m *model) frugalPicks(kinds []*frugal, shares Shares, total int) ([][]int, bool) {
+func (m *model) frugalPicks(kinds []*frugal, even classes, total int) ([][]int, bool) {
 	sack := &knapsack{total: total}
-	if shares == RaggedShares {
+	fixed, collect := m.stateIn(even), m.stateIn(m.every()&^even)
+	if even != m.every() {
 		sack.need = TotalPPM
 	}
 	for _, f := range kinds {
 		g := group{devices: len(f.k.ranks)}
 		first, last := m.batchRange(f.k, total)
 		for b := first; b <= last; b++ {
-			room := f.room(b)
-			value := 0
-			if shares == RaggedShares {
-				value = m.ppmIn(room)
-			} else if room < m.stateOf(f.k.even) {
-				value = -1
+			room := f.room(b) - part(fixed, f.k.even)
+			value := int(min(0, room))
+			if sack.need > 0 {
+				value = ppmIn(room, collect)
 			}
 			if value >= 0 {
 				g.choices = append(g.choices, choice{batch: b, value: value})

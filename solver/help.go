@@ -2,64 +2,56 @@ package solver
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
-// whatIfBoxes bounds the search for what a change would bring: plans that are
-// only spoken of need not be the best to the last digit.
-const whatIfBoxes = 300
-
-// whatIfKinds bounds how many kinds of devices are asked what would be if; the
-// most idle come first.
-const whatIfKinds = 8
-
-// noticeable is the least gain that is worth a sentence.
-const noticeable = 1e-3
-
 // nextBest says what the plan with the other shares costs.
-func (m *model) nextBest(shares Shares, nowMs float64) (string, error) {
-	if m.problem.Shares != "" {
+func (w *whatIf) nextBest(shares Shares) (string, error) {
+	if w.m.problem.Shares != "" {
 		return "", nil
 	}
-	p := m.problem
+	p := w.m.problem
 	p.Shares = EvenShares
 	if shares == EvenShares {
 		p.Shares = RaggedShares
 	}
-	ms, err := solveMs(p)
-	var none *InfeasibleError
-	switch {
-	case errors.As(err, &none):
-		return fmt.Sprintf("next best: none; with %s shares nothing fits: device %d (%s) lacks %s", p.Shares, none.Rank, none.Device, amount(none.MissingBytes)), nil
-	case err != nil:
+	next, err := w.solve(p, math.Inf(1))
+	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("next best: with %s shares %s (+%.1f %%)", p.Shares, seconds(ms), max(0, 100*(ms/nowMs-1))), nil
+	if next == nil {
+		m, err := newModel(p)
+		if err != nil {
+			return "", err
+		}
+		none := m.infeasible()
+		return fmt.Sprintf("next best: none; with %s shares nothing fits: device %d (%s) lacks %s", p.Shares, none.Rank, none.Device, amount(none.MissingBytes)), nil
+	}
+	return fmt.Sprintf("next best: with %s shares %s (+%.1f %%)", p.Shares, seconds(next.bestMs), max(0, 100*(next.bestMs/w.nowMs-1))), nil
 }
 
 // help says which change would shorten the iteration most: memory on the
 // devices of a kind that memory limits, or a faster link if the collectives
 // bind.
-func (m *model) help(a Allocation, ranks []RankExplanation, nowMs float64) (string, error) {
-	best, who := nowMs*(1-noticeable), -1
-	for _, i := range m.shortOfMemory(ranks) {
-		k := m.kinds[i]
-		ms, _, err := m.withMemory(k, maxBytes)
+func (w *whatIf) help(a Allocation, ranks []RankExplanation) (string, error) {
+	best, who := w.nowMs*(1-noticeable), -1
+	for _, i := range w.m.shortOfMemory(ranks) {
+		more, err := w.withMemory(w.m.kinds[i], maxBytes)
 		if err != nil {
 			return "", err
 		}
-		if ms < best {
-			best, who = ms, i
+		if more != nil && more.bestMs < best {
+			best, who = more.bestMs, i
 		}
 	}
 	if who >= 0 {
-		return m.helpMemory(a, m.kinds[who], nowMs, best)
+		return w.helpMemory(a, w.m.kinds[who], best)
 	}
 	for _, r := range ranks {
 		if r.Limit == LimitLink {
-			return m.helpLink(nowMs)
+			return w.helpLink()
 		}
 	}
 	return "", nil
@@ -81,30 +73,32 @@ func (m *model) shortOfMemory(ranks []RankExplanation) []int {
 }
 
 // helpMemory finds the least memory that brings most of what any brings.
-func (m *model) helpMemory(a Allocation, k *kind, nowMs, bestMs float64) (string, error) {
-	enough := bestMs + 0.1*(nowMs-bestMs)
-	low, high := int64(0), m.stateBytes+k.device.UsableMemoryBytes
+func (w *whatIf) helpMemory(a Allocation, k *kind, bestMs float64) (string, error) {
+	enough := bestMs + 0.1*(w.nowMs-bestMs)
+	low, high := int64(0), w.m.stateBytes+k.device.UsableMemoryBytes
 	for high-low > max(1, high/256) {
 		mid := low + (high-low)/2
-		ms, _, err := m.withMemory(k, mid)
+		ok, err := w.reaches(k, mid, enough)
 		if err != nil {
 			return "", err
 		}
-		if ms <= enough {
+		if ok {
 			high = mid
 		} else {
 			low = mid
 		}
 	}
-	ms, after, err := m.withMemory(k, high)
-	if err != nil || ms >= nowMs {
+	more, err := w.withMemory(k, high)
+	if err != nil || more == nil {
 		return "", err
 	}
+	more.settle()
+	after := more.allocate()
 	where := fmt.Sprintf("device %d (%s)", k.ranks[0], label(k.device))
 	if len(k.ranks) > 1 {
 		where = fmt.Sprintf("each of the %d devices like %d (%s)", len(k.ranks), k.ranks[0], label(k.device))
 	}
-	return fmt.Sprintf("what would help most: %s more on %s would allow %s: +%.1f %% samples/s", amount(high), where, changed(k, a, after), 100*(nowMs/ms-1)), nil
+	return fmt.Sprintf("what would help most: %s more on %s would allow %s: +%.1f %% samples/s", amount(high), where, changed(k, a, after), 100*(w.nowMs/more.bestMs-1)), nil
 }
 
 // changed is what the ranks of a kind would do in place of what they do.
@@ -139,46 +133,15 @@ func largest(r RankAllocation) int {
 }
 
 // helpLink says what collectives in half the time would bring.
-func (m *model) helpLink(nowMs float64) (string, error) {
-	p := m.problem
+func (w *whatIf) helpLink() (string, error) {
+	p := w.m.problem
 	p.Collectives = map[string]Collective{}
-	for class, c := range m.problem.Collectives {
+	for class, c := range w.m.problem.Collectives {
 		p.Collectives[class] = Collective{c.AllGatherMs / 2, c.ReduceScatterMs / 2}
 	}
-	ms, err := solveMs(p)
-	if err != nil || ms >= nowMs*(1-noticeable) {
+	faster, err := w.solve(p, w.nowMs)
+	if err != nil || faster == nil || faster.bestMs >= w.nowMs*(1-noticeable) {
 		return "", err
 	}
-	return fmt.Sprintf("what would help most: links twice as fast: +%.1f %% samples/s; or a larger global batch", 100*(nowMs/ms-1)), nil
-}
-
-// withMemory is the least time with so many bytes more on every device of a
-// kind.
-func (m *model) withMemory(k *kind, bytes int64) (float64, Allocation, error) {
-	p := m.problem
-	p.Devices = append([]Device(nil), p.Devices...)
-	for _, rank := range k.ranks {
-		p.Devices[rank].UsableMemoryBytes = min(maxBytes, p.Devices[rank].UsableMemoryBytes+bytes)
-	}
-	return solveRoughly(p)
-}
-
-// solveMs is the least iteration time of a problem, or nearly.
-func solveMs(p Problem) (float64, error) {
-	ms, _, err := solveRoughly(p)
-	return ms, err
-}
-
-func solveRoughly(p Problem) (float64, Allocation, error) {
-	m, err := newModel(p)
-	if err != nil {
-		return 0, Allocation{}, err
-	}
-	m.boxes = whatIfBoxes
-	a, err := m.solve()
-	if err != nil {
-		return 0, Allocation{}, err
-	}
-	cost, err := m.evaluate(a)
-	return cost.IterationMs, a, err
+	return fmt.Sprintf("what would help most: links twice as fast: +%.1f %% samples/s; or a larger global batch", 100*(w.nowMs/faster.bestMs-1)), nil
 }

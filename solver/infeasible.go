@@ -33,7 +33,7 @@ func (m *model) infeasible() *InfeasibleError {
 	fits, picks := 0, [][]int(nil)
 	for low, high := m.leastBatch(), m.problem.GlobalBatch-1; low <= high; {
 		mid := (low + high) / 2
-		if p, ok := m.frugalPicks(kinds, shares, mid); ok {
+		if p, ok := m.frugalPicks(kinds, m.evenIf(shares), mid); ok {
 			fits, picks, low = mid, p, mid+1
 		} else {
 			high = mid - 1
@@ -75,17 +75,17 @@ func (m *model) nearest(kinds []*frugal, shares Shares, picks [][]int) *Infeasib
 	for k, list := range picks {
 		for _, b := range list {
 			left -= b
-			ppm += max(0, m.ppmIn(kinds[k].room(b)))
+			ppm += max(0, ppmIn(kinds[k].room(b), m.stateBytes))
 		}
 	}
 	left = max(left, 0)
 	best, lacking := &InfeasibleError{MissingBytes: -1}, 0
 	for k, list := range picks {
 		f := kinds[k]
-		batch, state := list[0]+left, m.stateOf(f.k.even)
+		batch, state := list[0]+left, part(m.stateBytes, f.k.even)
 		must := int64(0) // what it needs whoever takes the samples that are left
 		if shares == RaggedShares {
-			state = m.stateOf(max(0, TotalPPM-(ppm-max(0, m.ppmIn(f.room(list[0]))))))
+			state = part(m.stateBytes, max(0, TotalPPM-(ppm-max(0, ppmIn(f.room(list[0]), m.stateBytes)))))
 		} else {
 			must = state
 		}
@@ -116,7 +116,7 @@ func (m *model) fewest(rank int, enough int64, shares Shares) int64 {
 		p.Devices = slices.Clone(p.Devices)
 		p.Devices[rank].UsableMemoryBytes += bytes
 		more, err := newModel(p)
-		return err == nil && more.canFit(shares, p.GlobalBatch)
+		return err == nil && more.canFit(m.evenIf(shares), p.GlobalBatch)
 	}
 	if !fits(enough) {
 		return enough
@@ -140,9 +140,9 @@ func (m *model) infeasibleByHand(shares Shares) *InfeasibleError {
 	for k, f := range kinds {
 		room := f.room(f.k.fixed)
 		if shares == EvenShares {
-			room -= m.stateOf(m.kinds[k].even)
+			room -= part(m.stateBytes, m.kinds[k].even)
 		}
-		ppm += len(f.k.ranks) * max(0, m.ppmIn(room))
+		ppm += len(f.k.ranks) * max(0, ppmIn(room, m.stateBytes))
 		if missing := -room; missing > worst.MissingBytes {
 			worst = &InfeasibleError{Rank: f.k.ranks[0], Device: label(f.k.device), MissingBytes: missing,
 				Detail: fmt.Sprintf("its %d samples do not fit, however they are cut", f.k.fixed),
@@ -158,7 +158,15 @@ func (m *model) infeasibleByHand(shares Shares) *InfeasibleError {
 			tight = f
 		}
 	}
-	return &InfeasibleError{Rank: tight.k.ranks[0], Device: label(tight.k.device), MissingBytes: m.stateOf(TotalPPM - ppm),
+	return &InfeasibleError{Rank: tight.k.ranks[0], Device: label(tight.k.device), MissingBytes: part(m.stateBytes, TotalPPM-ppm),
 		Detail: fmt.Sprintf("with these batches all devices together hold only %.1f %% of the state, and its %d samples leave the least room", float64(ppm)/1e4, tight.k.fixed),
 		Remedy: "give it fewer samples, or any device so much more memory"}
+}
+
+// evenIf are the classes that have even shares where memory is all that counts.
+func (m *model) evenIf(shares Shares) classes {
+	if shares == EvenShares {
+		return m.every()
+	}
+	return 0
 }

@@ -1,10 +1,5 @@
 package solver
 
-import (
-	"cmp"
-	"slices"
-)
-
 // group is a number of interchangeable devices and what each can be given:
 // the batches in ascending order with the largest value of each.
 type group struct {
@@ -31,20 +26,19 @@ type knapsack struct {
 	total, need int
 
 	price step  // the step that the relaxation splits
+	at    []int // by group: the choice before that step
 	best  []int // by group: the best score at that price
 	slack int   // the bound less what is needed, in scores
 	picks [][]int
 	value int
-}
 
-// step is one edge of the upper hull of a group.
-type step struct {
-	group, from, to int
-	rise, gain      int // in batch and value
+	steps []step
+	hull  []int
 }
 
 // solve decides it: picks holds for every group one choice per device.
 func (k *knapsack) solve() bool {
+	k.price, k.best, k.slack, k.value = step{rise: 1}, k.best[:0], 0, 0
 	low, high := 0, 0
 	for _, g := range k.groups {
 		if len(g.choices) == 0 {
@@ -56,10 +50,11 @@ func (k *knapsack) solve() bool {
 	if low > k.total || high < k.total {
 		return false
 	}
-	left := k.relax(k.total - low)
+	k.climb(k.total - low)
 	if k.bound(); k.slack < 0 {
 		return false
 	}
+	left := k.relax(k.total - low)
 	if left == 0 && k.value >= k.need {
 		return true
 	}
@@ -69,30 +64,25 @@ func (k *knapsack) solve() bool {
 	return newLedger(k).solve()
 }
 
-// relax climbs the hulls, best value per sample first, and returns what is
-// left where a step is larger than that.
+// relax gives every device the choice where its hull is as steep as the price,
+// and returns what is left where the step at the price is larger than that.
 func (k *knapsack) relax(left int) int {
-	k.price = step{rise: 1}
-	at := make([]int, len(k.groups))
-	moved := 0 // devices of the last step's group that took it
-	for _, s := range hullSteps(k.groups) {
-		if left == 0 {
-			break
-		}
-		k.price = s
-		g := &k.groups[s.group]
-		if moved = min(g.devices, left/s.rise); moved < g.devices {
-			left -= moved * s.rise
-			break
-		}
-		left -= moved * s.rise
-		at[s.group] = s.to
-		moved = 0
+	for len(k.picks) < len(k.groups) {
+		k.picks = append(k.picks, nil)
 	}
-	k.picks = make([][]int, len(k.groups))
+	k.picks = k.picks[:len(k.groups)]
 	for i, g := range k.groups {
+		left -= g.devices * (g.choices[k.at[i]].batch - g.choices[0].batch)
+	}
+	moved := 0 // devices of the price's group that take its step
+	if left > 0 {
+		moved = left / k.price.rise
+		left -= moved * k.price.rise
+	}
+	for i, g := range k.groups {
+		k.picks[i] = k.picks[i][:0]
 		for d := range g.devices {
-			c := at[i]
+			c := k.at[i]
 			if i == k.price.group && d < moved {
 				c = k.price.to
 			}
@@ -122,31 +112,4 @@ func (k *knapsack) score(batch, value int) int { return value*k.price.rise - bat
 // useless says that no solution gives a device of the group this choice.
 func (k *knapsack) useless(group, batch, value int) bool {
 	return k.best[group]-k.score(batch, value) > k.slack
-}
-
-// hullSteps lists the edges of all hulls, best value per sample first. Points
-// on an edge are kept as corners, so that edges are short.
-func hullSteps(groups []group) []step {
-	var steps []step
-	var hull []int
-	for g, group := range groups {
-		c := group.choices
-		hull = hull[:0]
-		for i := range c {
-			for len(hull) > 1 {
-				a, b := c[hull[len(hull)-2]], c[hull[len(hull)-1]]
-				if (b.value-a.value)*(c[i].batch-b.batch) >= (c[i].value-b.value)*(b.batch-a.batch) {
-					break
-				}
-				hull = hull[:len(hull)-1]
-			}
-			hull = append(hull, i)
-		}
-		for i := 1; i < len(hull); i++ {
-			a, b := hull[i-1], hull[i]
-			steps = append(steps, step{g, a, b, c[b].batch - c[a].batch, c[b].value - c[a].value})
-		}
-	}
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.gain*a.rise, a.gain*b.rise) })
-	return steps
 }

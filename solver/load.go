@@ -5,6 +5,7 @@ import "math"
 // load is what a batch, cut in a certain way, puts on a device.
 type load struct {
 	times     []float64 // of ONE unit, forward and backward by class
+	keeping   []float64 // the same of a unit that keeps its activations
 	peakBytes int64     // of computing, the gathered unit included
 	keptBytes int64     // between forward and backward
 	hostBytes int64     // in host memory
@@ -26,10 +27,17 @@ func cutsOf(micro []int) []cut {
 	return cuts
 }
 
-// loadOf is the load of a local batch under layered accumulation.
+// loadOf is the load of a local batch under layered accumulation, with one
+// policy for all units.
 func (m *model) loadOf(k *kind, batch int, cuts []cut, policy Policy) load {
+	return m.loadWith(k, batch, cuts, policy, nil)
+}
+
+// loadWith is the same if the last units of some classes, so many of each, keep
+// their activations whatever the policy.
+func (m *model) loadWith(k *kind, batch int, cuts []cut, policy Policy, kept map[string]int) load {
 	l := load{times: make([]float64, 0, 2*len(k.costs))}
-	peak, kept, host := 0.0, 0.0, 0.0
+	peak, bytes, host := 0.0, 0.0, 0.0
 	over := m.problem.MicrobatchOverheadMs
 	for i, u := range m.problem.Units {
 		c := k.costs[i]
@@ -40,23 +48,26 @@ func (m *model) loadOf(k *kind, batch int, cuts []cut, policy Policy) load {
 		if u.WholeBatch {
 			recompute = false
 		}
-		forward, backward, pieces := 0.0, 0.0, 0
+		forward, backward, again, pieces := 0.0, 0.0, 0.0, 0
 		for _, part := range parts {
 			n := float64(part.count)
 			f := c.ForwardMs.At(part.size)
 			w := c.BackwardMs.At(part.size)
-			if recompute {
-				w += f
-			}
 			forward += n * f
 			backward += n * w
+			if recompute {
+				again += n * f
+			}
 			pieces += part.count
 			peak = max(peak, c.MemoryBytes.At(part.size))
 		}
 		forward += float64(pieces-1) * over.Forward
 		backward += float64(pieces-1) * over.Backward
-		units := float64(u.Count)
-		kept += units * c.KeptBytesPerSample[policy] * float64(batch)
+		l.keeping = append(l.keeping, forward, backward)
+		backward += again
+		keeping := float64(kept[u.Class])
+		units := float64(u.Count) - keeping
+		bytes += units*c.KeptBytesPerSample[policy]*float64(batch) + keeping*c.KeptBytesPerSample[Keep]*float64(batch)
 		if policy == Offload {
 			copied := float64(batch) * c.OffloadMsPerSample
 			forward, backward = max(forward, copied), max(backward, copied)
@@ -64,7 +75,7 @@ func (m *model) loadOf(k *kind, batch int, cuts []cut, policy Policy) load {
 		}
 		l.times = append(l.times, forward, backward)
 	}
-	l.peakBytes, l.keptBytes, l.hostBytes = wholeBytes(peak), wholeBytes(kept), wholeBytes(host)
+	l.peakBytes, l.keptBytes, l.hostBytes = wholeBytes(peak), wholeBytes(bytes), wholeBytes(host)
 	return l
 }
 

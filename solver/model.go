@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 )
 
@@ -12,8 +11,11 @@ import (
 type model struct {
 	problem    Problem
 	policies   []Policy
-	stateBytes int64 // of all ranks together
-	boxes      int   // bound on the boxes of one search, 0 for none
+	stateBytes int64     // of all ranks together
+	state      []float64 // by class, of all its units, in bytes
+	boxes      int       // bound on the boxes of one search, 0 for none
+	hasty      bool      // any plan below the limit will do
+	split      int       // the class of which a rank may keep the last units only, -1 for none
 	kinds      []*kind
 	kindOf     []int // by rank
 }
@@ -21,9 +23,10 @@ type model struct {
 // kind is a set of devices that no number tells apart.
 type kind struct {
 	device Device
-	fixed  int // the batch given by hand, -1 if free
-	even   int // the even share, in parts per million
-	least  int // the smallest batch allowed
+	same   string // equal for devices of equal costs and memory
+	fixed  int    // the batch given by hand, -1 if free
+	even   int    // the even share, in parts per million
+	least  int    // the smallest batch allowed
 	ranks  []int
 	costs  []ClassCost // by unit class
 }
@@ -32,7 +35,8 @@ func newModel(p Problem) (*model, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	m := &model{problem: p, policies: policiesOf(p), stateBytes: stateBytesOf(p)}
+	m := &model{problem: p, policies: policiesOf(p), state: p.stateBytes(), split: -1}
+	m.stateBytes = m.stateIn(m.every())
 	byKey := map[string]int{}
 	for i, d := range p.Devices {
 		fixed := -1
@@ -44,12 +48,13 @@ func newModel(p Problem) (*model, error) {
 		if p.UseAll || p.used[i] {
 			least = 1
 		}
-		key := kindKey(p, d, fixed, even, least)
+		same := kindKey(p, d)
+		key := fmt.Sprint(fixed, " ", even, " ", least, " ") + same
 		at, ok := byKey[key]
 		if !ok {
 			at = len(m.kinds)
 			byKey[key] = at
-			k := &kind{device: d, fixed: fixed, even: even, least: least}
+			k := &kind{device: d, same: same, fixed: fixed, even: even, least: least}
 			for _, u := range p.Units {
 				k.costs = append(k.costs, d.Costs[u.Class])
 			}
@@ -75,26 +80,10 @@ func policiesOf(p Problem) []Policy {
 	return list
 }
 
-func stateBytesOf(p Problem) int64 {
-	frozen := p.FrozenBytesPerParameter
-	if frozen == 0 {
-		frozen = 4
-	}
-	sum := 0.0
-	for _, u := range p.Units {
-		train := float64(u.TrainableParameters)
-		sum += float64(u.Count) * (train*p.StateBytesPerParameter + (float64(u.Parameters)-train)*frozen)
-	}
-	return int64(math.Ceil(min(sum, math.MaxInt64/4)))
-}
-
-// kindKey is equal for two devices if and only if they are interchangeable.
-func kindKey(p Problem, d Device, whole ...int) string {
+// kindKey is equal for two devices if and only if their costs and memory are.
+func kindKey(p Problem, d Device) string {
 	var key []byte
 	number := func(v float64) { key = binary.BigEndian.AppendUint64(key, math.Float64bits(v)) }
-	for _, v := range whole {
-		key = binary.BigEndian.AppendUint64(key, uint64(v))
-	}
 	for _, v := range [3]int64{d.UsableMemoryBytes, d.ReservedBytes, d.HostMemoryBytes} {
 		key = binary.BigEndian.AppendUint64(key, uint64(v))
 	}
@@ -115,80 +104,6 @@ func kindKey(p Problem, d Device, whole ...int) string {
 		}
 	}
 	return string(key)
-}
-
-// stateOf is what a share of the state weighs, rounded up.
-func (m *model) stateOf(ppm int) int64 {
-	hi, lo := bits.Mul64(uint64(m.stateBytes), uint64(ppm))
-	q, r := bits.Div64(hi, lo, TotalPPM)
-	if r > 0 {
-		q++
-	}
-	return int64(q)
-}
-
-// ppmIn is the largest share of the state that fits into so many bytes.
-func (m *model) ppmIn(bytes int64) int {
-	if bytes < 0 {
-		return -1
-	}
-	if bytes >= m.stateBytes {
-		return TotalPPM
-	}
-	hi, lo := bits.Mul64(uint64(bytes), TotalPPM)
-	q, _ := bits.Div64(hi, lo, uint64(m.stateBytes))
-	return int(q)
-}
-
-// evenPPM is the even share of a rank; the first ranks take what is left over.
-func evenPPM(rank, ranks int) int {
-	share := TotalPPM / ranks
-	if rank < TotalPPM%ranks {
-		share++
-	}
-	return share
-}
-
-// factor on the collectives.
-func (m *model) factor(s Shares) float64 {
-	if s == RaggedShares && m.problem.RaggedFactor > 0 {
-		return m.problem.RaggedFactor
-	}
-	return 1
-}
-
-// floors are what the collectives alone take, forward and backward by class.
-func (m *model) floors(s Shares) []float64 {
-	var out []float64
-	for _, u := range m.problem.Units {
-		c := m.problem.Collectives[u.Class]
-		gather, reduce := c.AllGatherMs*m.factor(s), c.ReduceScatterMs*m.factor(s)
-		out = append(out, gather, gather+reduce)
-	}
-	return out
-}
-
-// weights are the number of units, forward and backward by class.
-func (m *model) weights() []float64 {
-	var out []float64
-	for _, u := range m.problem.Units {
-		out = append(out, float64(u.Count), float64(u.Count))
-	}
-	return out
-}
-
-// exposedMs is what overlaps with nothing: the first gather and the last
-// reduction, both of the root unit, and the problem's fixed time.
-func (m *model) exposedMs(s Shares) float64 {
-	root := m.problem.Units[0].Class
-	for _, u := range m.problem.Units {
-		if u.WholeBatch {
-			root = u.Class
-			break
-		}
-	}
-	c := m.problem.Collectives[root]
-	return m.problem.FixedMs + (c.AllGatherMs+c.ReduceScatterMs)*m.factor(s)
 }
 
 // label of a device in sentences.

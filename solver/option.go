@@ -10,10 +10,9 @@ type option struct {
 	batch  int
 	micro  int // the size of all microbatches but the last; 0 without samples
 	policy Policy
-	times  []float64 // of ONE unit, forward and backward by class
-	room   int64     // what is left for state, and beside an even share if shares are even
-	total  float64   // an iteration at least, if this device were the slowest
-	value  int       // what it is worth if no headroom is asked for
+	times  []float64 // of ONE unit, by step
+	room   int64     // what is left for state, and for what units keep in part
+	partly *partly   // nil if all units of a class are treated alike
 }
 
 // cuts of the option: as many full microbatches as go, and one of the rest.
@@ -51,12 +50,13 @@ type menu struct {
 	// -1 if there is no such count.
 	regular int
 	list    []int     // scratch
-	rates   []float64 // least times per sample, forward and backward by class
+	rates   []float64 // least times per sample, by step
+	steps   []stepOf
 }
 
 func newMenu(m *model, k *kind, floors []float64) *menu {
 	n := len(k.costs)
-	u := &menu{m: m, k: k, weights: m.weights(), floors: floors, rates: ratesOf(m, k),
+	u := &menu{m: m, k: k, weights: m.weights(m.mostKept()), floors: floors, rates: ratesOf(m, k), steps: m.steps(),
 		forward: make([][]float64, n), backward: make([][]float64, n), memory: make([][]float64, n)}
 	for i, c := range k.costs {
 		if m.problem.Units[i].WholeBatch {
@@ -114,33 +114,43 @@ func (u *menu) sizes(batch int, yield func(int)) {
 // of lists the options of a batch that fit the memory, cost at most limit by
 // themselves, and are not beaten in every respect by another. Of equals the
 // first policy and the larger microbatch stays.
-func (u *menu) of(batch int, limit float64) []option {
+func (u *menu) of(batch int, limit float64) []*option {
 	u.grow(batch)
-	var front []option
+	var front []*option
 	times := make([]float64, len(u.floors))
-	consider := func(size int, policy Policy) {
-		room := u.load(batch, size, policy, times)
-		if room < 0 || u.total(times) > limit {
+	consider := func(size int, policy Policy, p *partly) {
+		o := option{batch: batch, micro: size, policy: policy, times: times, partly: p}
+		if o.room = u.load(&o); o.roomAt(1) < 0 || u.total(times) > limit {
 			return
 		}
-		for _, o := range front {
-			if o.room >= room && noneAbove(o.times, times) {
+		for _, other := range front {
+			if other.beats(&o) {
 				return
 			}
 		}
-		front = slices.DeleteFunc(front, func(o option) bool { return room >= o.room && noneAbove(times, o.times) })
-		front = append(front, option{batch, size, policy, slices.Clone(times), room, 0, 0})
+		front = slices.DeleteFunc(front, o.beats)
+		kept := o
+		kept.times = slices.Clone(times)
+		front = append(front, &kept)
 	}
 	for _, policy := range u.m.policies {
 		if batch == 0 {
-			consider(0, policy)
+			consider(0, policy, nil)
 			continue
 		}
 		list := u.list[:0]
 		u.sizes(batch, func(size int) { list = append(list, size) })
 		u.list = list
 		for _, size := range slices.Backward(list) {
-			consider(size, policy)
+			consider(size, policy, nil)
+		}
+		if u.m.split < 0 || policy == Keep {
+			continue
+		}
+		for _, size := range slices.Backward(list) {
+			if p := u.partlyKept(batch, policy); p != nil {
+				consider(size, policy, p)
+			}
 		}
 	}
 	return front
@@ -164,43 +174,42 @@ func (u *menu) total(times []float64) float64 {
 	return sum
 }
 
-// load is loadOf from the tables, for floor(batch/size) microbatches and a
-// rest. It fills in times and returns the room left for state.
-func (u *menu) load(batch, size int, policy Policy, times []float64) int64 {
+// load is loadOf from the tables, for floor(batch/micro) microbatches and a
+// rest. It fills in the option's times, and what it keeps in part, and returns
+// the room.
+func (u *menu) load(o *option) int64 {
+	batch, size, policy := o.batch, o.micro, o.policy
 	full, rest := 0, 0
 	if batch > 0 {
 		full, rest = batch/size, batch%size
 	}
 	peak, kept, host := 0.0, 0.0, 0.0
 	over := u.m.problem.MicrobatchOverheadMs
+	d := 0
 	for i, class := range u.m.problem.Units {
 		c := &u.k.costs[i]
 		var f, w float64
+		pieces := 1
 		if class.WholeBatch || batch == 0 {
 			f, w = u.forward[i][batch], u.backward[i][batch]
-			if !class.WholeBatch && policy != Keep {
-				w += f
-			}
 			peak = max(peak, u.memory[i][batch])
 		} else {
-			f, w = u.forward[i][size], u.backward[i][size]
-			if policy != Keep {
-				w += f
-			}
-			f, w = float64(full)*f, float64(full)*w
+			f, w = float64(full)*u.forward[i][size], float64(full)*u.backward[i][size]
 			peak = max(peak, u.memory[i][size])
-			pieces := full
+			pieces = full
 			if rest > 0 {
-				fr, wr := u.forward[i][rest], u.backward[i][rest]
-				if policy != Keep {
-					wr += fr
-				}
-				f, w, pieces = f+fr, w+wr, pieces+1
+				f, w, pieces = f+u.forward[i][rest], w+u.backward[i][rest], pieces+1
 				peak = max(peak, u.memory[i][rest])
 			}
-			f += float64(pieces-1) * over.Forward
-			w += float64(pieces-1) * over.Backward
 		}
+		again := 0.0
+		if !class.WholeBatch && policy != Keep {
+			again = f
+		}
+		f += float64(pieces-1) * over.Forward
+		w += float64(pieces-1) * over.Backward
+		keeping := [2]float64{f, w}
+		w += again
 		units := float64(class.Count)
 		kept += units * c.KeptBytesPerSample[policy] * float64(batch)
 		if policy == Offload {
@@ -208,7 +217,22 @@ func (u *menu) load(batch, size int, policy Policy, times []float64) int64 {
 			f, w = max(f, copied), max(w, copied)
 			host += units * max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload]) * float64(batch)
 		}
-		times[2*i], times[2*i+1] = f, w
+		for ; d < len(u.steps) && u.steps[d].class == i; d++ {
+			pass := [2]float64{f, w}
+			if o.partly != nil && u.steps[d].portion == lastUnits {
+				pass = keeping
+			}
+			o.times[d] = pass[0]
+			if u.steps[d].backward {
+				o.times[d] = pass[1]
+			}
+		}
 	}
-	return u.k.room(load{peakBytes: wholeBytes(peak), keptBytes: wholeBytes(kept), hostBytes: wholeBytes(host)})
+	l := load{peakBytes: wholeBytes(peak)}
+	if o.partly == nil {
+		l.keptBytes, l.hostBytes = wholeBytes(kept), wholeBytes(host)
+	} else {
+		o.partly.kept, o.partly.host = kept, host
+	}
+	return u.k.room(l)
 }

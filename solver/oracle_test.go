@@ -1,32 +1,44 @@
 package solver
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // oracle finds the least iteration time by trying everything: every batch,
 // microbatch size and policy of every rank, one rank after the other. It
 // states the objective a second time, in its own words, and shares no code
-// with the search. It returns +Inf if nothing fits.
-func oracle(p Problem, shares Shares) float64 {
-	o := &trial{p: p, shares: shares, best: math.Inf(1)}
-	for _, u := range p.Units {
+// with the search. The classes whose bit is set in ragged have ragged shares. Of
+// the units of class split the last kept are those that a rank may keep without
+// keeping all; split is -1 for none. It returns what it was given as the limit if
+// nothing that fits is below.
+func oracle(p Problem, ragged, split, kept int, limit float64) float64 {
+	o := &trial{p: p, ragged: ragged, split: split, kept: kept, best: limit}
+	factors := make([]float64, len(p.Units))
+	for i, u := range p.Units {
 		train := float64(u.TrainableParameters)
-		o.state += float64(u.Count) * (train*p.StateBytesPerParameter + (float64(u.Parameters)-train)*p.FrozenBytesPerParameter)
-	}
-	factor := 1.0
-	if shares == RaggedShares {
-		factor = p.RaggedFactor
-	}
-	root := p.Units[0].Class
-	for i := len(p.Units) - 1; i >= 0; i-- {
-		if p.Units[i].WholeBatch {
-			root = p.Units[i].Class
+		state := float64(u.Count) * (train*p.StateBytesPerParameter + (float64(u.Parameters)-train)*p.FrozenBytesPerParameter)
+		factors[i] = 1
+		if ragged>>i&1 == 1 {
+			factors[i] = p.RaggedFactor
+			o.loose += state
+		} else {
+			o.even += state
 		}
 	}
-	o.fixed = p.FixedMs + factor*(p.Collectives[root].AllGatherMs+p.Collectives[root].ReduceScatterMs)
-	var reached []float64
-	for _, u := range p.Units {
-		c := p.Collectives[u.Class]
-		reached = append(reached, factor*c.AllGatherMs, factor*(c.AllGatherMs+c.ReduceScatterMs))
+	root := 0
+	for i := len(p.Units) - 1; i >= 0; i-- {
+		if p.Units[i].WholeBatch {
+			root = i
+		}
+	}
+	first := p.Collectives[p.Units[root].Class]
+	o.fixed = p.FixedMs + factors[root]*(first.AllGatherMs+first.ReduceScatterMs)
+	var reached []float64 // by class: forward of the last units and of the others, backward of both
+	for i, u := range p.Units {
+		c, factor := p.Collectives[u.Class], factors[i]
+		gather, both := factor*c.AllGatherMs, factor*(c.AllGatherMs+c.ReduceScatterMs)
+		reached = append(reached, gather, gather, both, both)
 	}
 	for rank := range p.Devices {
 		o.ways = append(o.ways, o.list(rank))
@@ -35,10 +47,34 @@ func oracle(p Problem, shares Shares) float64 {
 	return o.best
 }
 
+// oracleSplit is the class of which ranks may keep some units, in the oracle's
+// own words: the one whose recomputation of a sample takes longest on all
+// devices together. -1 if there is nothing to keep or all is kept.
+func oracleSplit(p Problem) int {
+	keeps, other := false, false
+	for _, policy := range p.Policies {
+		keeps, other = keeps || policy == Keep, other || policy != Keep
+	}
+	at, most := -1, 0.0
+	for i, u := range p.Units {
+		sum := 0.0
+		for _, d := range p.Devices {
+			sum += float64(u.Count) * d.Costs[u.Class].ForwardMs.At(1)
+		}
+		if keeps && other && !u.WholeBatch && u.Count > 1 && sum > most {
+			at, most = i, sum
+		}
+	}
+	return at
+}
+
 type trial struct {
 	p      Problem
-	shares Shares
-	state  float64
+	ragged int
+	split  int
+	kept   int
+	even   float64 // bytes of the classes with even shares
+	loose  float64 // and of the others
 	fixed  float64
 	best   float64
 	ways   [][][]way // by rank and batch
@@ -47,7 +83,15 @@ type trial struct {
 func (o *trial) time(reached []float64) float64 {
 	sum := o.fixed
 	for d, t := range reached {
-		sum += float64(o.p.Units[d/2].Count) * t
+		last, all := 0, o.p.Units[d/4].Count
+		if d/4 == o.split {
+			last = o.kept
+		}
+		if d%2 == 0 {
+			sum += float64(last) * t
+		} else {
+			sum += float64(all-last) * t
+		}
 	}
 	return sum
 }
@@ -58,7 +102,7 @@ func (o *trial) rank(rank, left, ppm int, reached []float64) {
 		return
 	}
 	if rank == len(o.p.Devices) {
-		if left == 0 && (o.shares == EvenShares || ppm >= 1_000_000) {
+		if left == 0 && (o.ragged == 0 || ppm >= 1_000_000) {
 			o.best = o.time(reached)
 		}
 		return
@@ -93,32 +137,61 @@ func (o *trial) list(rank int) [][]way {
 		}
 		for size := min(1, batch); size <= batch; size++ {
 			for _, policy := range policies {
-				times, free, ok := o.try(rank, batch, size, policy)
-				if !ok {
-					continue
-				}
-				share := int(math.Floor(math.Min(1, free/o.state) * 1e6))
-				if o.shares == EvenShares {
+				for _, last := range []int{0, o.kept} {
+					times, free, ok := o.try(rank, batch, size, policy, last)
+					if !ok {
+						continue
+					}
 					n := len(o.p.Devices)
-					share = 1_000_000 / n
+					share := 1_000_000 / n
 					if rank < 1_000_000%n {
 						share++
 					}
-					if math.Ceil(float64(share)*o.state/1e6) > free {
+					if free -= math.Ceil(float64(share) * o.even / 1e6); free < 0 {
 						continue
 					}
+					if o.ragged != 0 {
+						share = int(math.Floor(math.Min(1, free/o.loose) * 1e6))
+					}
+					byBatch[batch] = append(byBatch[batch], way{times, share})
+					if o.kept == 0 || policy == Keep {
+						break
+					}
 				}
-				byBatch[batch] = append(byBatch[batch], way{times, share})
 			}
 		}
+	}
+	for batch, ways := range byBatch {
+		byBatch[batch] = useful(ways)
 	}
 	return byBatch
 }
 
-// try is one rank's way to run a batch: its times and the memory left.
-func (o *trial) try(rank, batch, size int, policy Policy) ([]float64, float64, bool) {
+// useful drops the ways that another one beats in every respect.
+func useful(ways []way) []way {
+	var kept []way
+	for _, w := range ways {
+		beaten := func(by way) bool {
+			for d, t := range by.times {
+				if t > w.times[d] {
+					return false
+				}
+			}
+			return by.ppm >= w.ppm
+		}
+		if slices.ContainsFunc(kept, beaten) {
+			continue
+		}
+		kept = append(kept, w)
+	}
+	return kept
+}
+
+// try is one rank's way to run a batch, keeping the last units of the class that
+// is split: its times and the memory left.
+func (o *trial) try(rank, batch, size int, policy Policy, last int) ([]float64, float64, bool) {
 	d := o.p.Devices[rank]
-	next := make([]float64, 2*len(o.p.Units))
+	next := make([]float64, 4*len(o.p.Units))
 	peak, kept, host := 0.0, 0.0, 0.0
 	for i, u := range o.p.Units {
 		c := d.Costs[u.Class]
@@ -131,22 +204,31 @@ func (o *trial) try(rank, batch, size int, policy Policy) ([]float64, float64, b
 		}
 		f := float64(len(micro)-1) * o.p.MicrobatchOverheadMs.Forward
 		w := float64(len(micro)-1) * o.p.MicrobatchOverheadMs.Backward
+		again := 0.0
 		for _, m := range micro {
 			f += c.ForwardMs.At(m)
 			w += c.BackwardMs.At(m)
 			if policy != Keep && !u.WholeBatch {
-				w += c.ForwardMs.At(m)
+				again += c.ForwardMs.At(m)
 			}
 			peak = math.Max(peak, c.MemoryBytes.At(m))
 		}
+		keep := 0
+		if i == o.split {
+			keep = last
+		}
+		next[4*i], next[4*i+2] = f, w
+		w += again
 		if policy == Offload {
 			f = math.Max(f, c.OffloadMsPerSample*float64(batch))
 			w = math.Max(w, c.OffloadMsPerSample*float64(batch))
-			host += float64(u.Count*batch) * math.Max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload])
+			host += float64((u.Count-keep)*batch) * math.Max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload])
 		}
-		kept += float64(u.Count*batch) * c.KeptBytesPerSample[policy]
-		next[2*i] = f
-		next[2*i+1] = w
+		next[4*i+1], next[4*i+3] = f, w
+		if keep == 0 { // the last units are as the others
+			next[4*i], next[4*i+2] = f, w
+		}
+		kept += float64((u.Count-keep)*batch)*c.KeptBytesPerSample[policy] + float64(keep*batch)*c.KeptBytesPerSample[Keep]
 	}
 	free := float64(d.UsableMemoryBytes-d.ReservedBytes) - math.Ceil(peak) - math.Ceil(kept)
 	fits := free >= 0 && (d.HostMemoryBytes == 0 || math.Ceil(host) <= float64(d.HostMemoryBytes))

@@ -67,17 +67,15 @@ func (p Plan) Validate() error {
 	if len(p.Ranks) == 0 {
 		bad("ranks: is empty")
 	}
-	batch, ppm := int64(0), int64(0)
+	batch := int64(0)
 	for i, r := range p.Ranks {
 		r.validate(i, bad)
-		batch, ppm = batch+int64(r.Batch), ppm+int64(r.StatePPM)
+		batch += int64(r.Batch)
 	}
 	if len(p.Ranks) > 0 && batch != int64(p.GlobalBatch) {
 		bad("ranks: batches sum to %d, want global_batch %d", batch, p.GlobalBatch)
 	}
-	if len(p.Ranks) > 0 && ppm != TotalPPM {
-		bad("ranks: state_ppm sum to %d, want %d", ppm, TotalPPM)
-	}
+	validateShares(p.Ranks, bad)
 	checkTime(bad, "predicted.iteration_ms", p.Predicted.IterationMs)
 	checkTime(bad, "predicted.samples_per_second", p.Predicted.SamplesPerSecond)
 	for i, a := range p.Alternatives {
@@ -118,6 +116,11 @@ func (r RankPlan) validate(i int, bad func(string, ...any)) {
 	}
 	if !knownPolicy(r.Activations) {
 		bad("%s: want %q, %q or %q, got %q", at("activations"), Keep, Recompute, Offload, r.Activations)
+	}
+	for _, class := range sortedKeys(r.KeptUnits) {
+		if n := r.KeptUnits[class]; n < 0 {
+			bad("%s: want at least 0, got %d", at("kept_units."+class), n)
+		}
 	}
 	checkTime(bad, at("predicted.forward_ms"), r.Predicted.ForwardMs)
 	checkTime(bad, at("predicted.backward_ms"), r.Predicted.BackwardMs)

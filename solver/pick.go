@@ -1,91 +1,67 @@
 package solver
 
-// value of an option: the state that it can hold, in parts per million, with
-// the headroom kept free; -1 if it cannot be used. Even shares are already
-// taken off the room, and there is nothing to collect.
-func (s *search) value(o *option) int {
-	if s.headroom == 0 {
-		return o.value
-	}
-	return s.valueOf(o, s.headroom)
-}
-
-func (s *search) valueOf(o *option, headroom int64) int {
-	room := o.room - headroom
-	if s.shares == RaggedShares {
-		return s.m.ppmIn(room)
-	}
-	if room < 0 {
-		return -1
-	}
-	return 0
-}
-
-// need is the value that all options together must reach.
-func (s *search) need() int {
-	if s.shares == RaggedShares {
-		return TotalPPM
-	}
-	return 0
-}
-
 // pick chooses one option per device from the node, or says that none exist.
-func (s *search) pick(n *node) ([][]*option, bool) {
+// The picks lie in the search's knapsack until it is next asked.
+func (s *search) pick(n *node) bool {
 	if !s.narrow(n) {
-		return nil, false
+		return false
 	}
-	groups := make([]group, len(n.options))
-	for k, list := range n.options {
-		groups[k] = s.group(len(s.m.kinds[k].ranks), list)
+	k := &s.sack
+	k.total, k.need = s.total, n.split.need
+	k.groups, s.choices = k.groups[:0], s.choices[:0]
+	for i, list := range n.options {
+		k.groups = append(k.groups, s.group(n.split.values, len(s.m.kinds[i].ranks), list))
 	}
-	sack := &knapsack{groups: groups, total: s.total, need: s.need()}
-	if !sack.solve() {
-		return nil, false
+	if !k.solve() {
+		return false
 	}
-	picks := make([][]*option, len(groups))
-	for k, list := range sack.picks {
+	s.discard(n)
+	return true
+}
+
+// picked are the picks of the knapsack, by kind and device of the kind.
+func (s *search) picked() [][]*option {
+	picks := make([][]*option, len(s.sack.groups))
+	for k, list := range s.sack.picks {
 		for _, c := range list {
-			picks[k] = append(picks[k], n.options[k][groups[k].choices[c].source])
+			picks[k] = append(picks[k], s.pool.list[s.sack.groups[k].choices[c].source])
 		}
 	}
-	s.discard(n, sack)
-	return picks, true
+	return picks
 }
 
 // discard drops the options that are worth too little for what they take; the
 // children of the node need not look at them again.
-func (s *search) discard(n *node, sack *knapsack) {
+func (s *search) discard(n *node) {
 	for k, list := range n.options {
 		kept := list[:0]
-		for _, o := range list {
-			if !sack.useless(k, o.batch, s.value(o)) {
-				kept = append(kept, o)
+		for _, id := range list {
+			if !s.sack.useless(k, s.pool.list[id].batch, n.split.values[id]) {
+				kept = append(kept, id)
 			}
 		}
-		n.options[k] = kept
+		n.options[k] = s.undominated(n, kept)
 	}
 }
 
 // group keeps of every batch the option of the largest value, and of those the
 // fastest.
-func (s *search) group(devices int, list []*option) group {
-	g := group{devices: devices}
-	for i, o := range list {
-		value := s.value(o)
-		if value < 0 {
+func (s *search) group(values []int, devices int, list []int32) group {
+	from := len(s.choices)
+	for _, id := range list {
+		value := values[id]
+		o := s.pool.list[id]
+		last := len(s.choices) - 1
+		if last < from || s.choices[last].batch != o.batch {
+			s.choices = append(s.choices, choice{o.batch, value, int(id)})
 			continue
 		}
-		last := len(g.choices) - 1
-		if last < 0 || g.choices[last].batch != o.batch {
-			g.choices = append(g.choices, choice{o.batch, value, i})
-			continue
-		}
-		old := &g.choices[last]
-		if value > old.value || value == old.value && o.total < list[old.source].total {
-			*old = choice{o.batch, value, i}
+		old := &s.choices[last]
+		if value > old.value || value == old.value && s.pool.totals[id] < s.pool.totals[old.source] {
+			*old = choice{o.batch, value, int(id)}
 		}
 	}
-	return g
+	return group{devices, s.choices[from:len(s.choices):len(s.choices)]}
 }
 
 // narrow drops the options that can be part of no solution below the limit,
@@ -95,50 +71,37 @@ func (s *search) group(devices int, list []*option) group {
 // make up for so small or so large a batch. What the options of a device have
 // in common it must reach, which raises the lower bounds.
 func (s *search) narrow(n *node) bool {
-	own := false // n.options may belong to the parent
 	for {
 		before, after := 0, 0
-		options := n.options
-		if !own {
-			options, own = make([][]*option, len(n.options)), true
-		}
 		low, high := 0, 0
-		for k, list := range n.options {
-			kept := options[k][:0]
-			if kept == nil {
-				kept = make([]*option, 0, len(list))
-			}
-			for _, o := range list {
-				if s.within(n, o) && s.value(o) >= 0 {
-					kept = append(kept, o)
-				}
-			}
+		for k, list := range n.from {
+			kept := s.filter(n, list, n.options[k][:0])
 			if len(kept) == 0 {
 				return false
 			}
 			before, after = before+len(list), after+len(kept)
-			options[k] = kept
-			low += len(s.m.kinds[k].ranks) * kept[0].batch
-			high += len(s.m.kinds[k].ranks) * kept[len(kept)-1].batch
+			n.options[k] = kept
+			low += len(s.m.kinds[k].ranks) * s.pool.list[kept[0]].batch
+			high += len(s.m.kinds[k].ranks) * s.pool.list[kept[len(kept)-1]].batch
 		}
-		n.options = options
+		n.from = n.options
 		if low > s.total || high < s.total {
 			return false
 		}
-		for k, list := range options {
-			first, last := list[0].batch, list[len(list)-1].batch
-			for list[0].batch < s.total-(high-last) {
+		for k, list := range n.options {
+			first, last := s.pool.list[list[0]].batch, s.pool.list[list[len(list)-1]].batch
+			for s.pool.list[list[0]].batch < s.total-(high-last) {
 				if list = list[1:]; len(list) == 0 {
 					return false
 				}
 			}
-			for list[len(list)-1].batch > s.total-(low-first) {
+			for s.pool.list[list[len(list)-1]].batch > s.total-(low-first) {
 				if list = list[:len(list)-1]; len(list) == 0 {
 					return false
 				}
 			}
-			after -= len(options[k]) - len(list)
-			options[k] = list
+			after -= len(n.options[k]) - len(list)
+			n.options[k] = list
 		}
 		if !s.raise(n) && before == after {
 			return true
@@ -146,32 +109,49 @@ func (s *search) narrow(n *node) bool {
 	}
 }
 
-// within says that an option lies in the box and leaves the iteration below the
-// limit.
-func (s *search) within(n *node, o *option) bool {
-	sum := s.exposed
-	for d, t := range o.times {
-		if t > n.most[d] {
-			return false
+// filter appends the options that are worth something, lie in the box and
+// leave the iteration below the limit.
+func (s *search) filter(n *node, list, kept []int32) []int32 {
+	steps := s.steps
+	values, exposed, limit := n.split.values, n.split.exposed, s.limit
+	weights, least, most := n.split.weights[:steps], n.least[:steps], n.most[:steps]
+next:
+	for _, id := range list {
+		if values[id] < 0 {
+			continue
 		}
-		sum += s.weights[d] * max(n.least[d], t)
+		sum := exposed
+		times := s.pool.times[int(id)*steps:][:steps]
+		for d, t := range times {
+			if t > most[d] {
+				continue next
+			}
+			if t < least[d] {
+				t = least[d]
+			}
+			sum += weights[d] * t
+		}
+		if sum < limit {
+			kept = append(kept, id)
+		}
 	}
-	return sum < s.limit
+	return kept
 }
 
 // raise lifts the lower bounds to what every option of some device reaches.
 func (s *search) raise(n *node) bool {
 	raised := false
+	steps := s.steps
 	for _, list := range n.options {
-		for d := range n.least {
-			least := list[0].times[d]
-			for _, o := range list[1:] {
-				if least <= n.least[d] {
+		for d, bound := range n.least {
+			least := s.pool.times[int(list[0])*steps+d]
+			for _, id := range list[1:] {
+				if least <= bound {
 					break
 				}
-				least = min(least, o.times[d])
+				least = min(least, s.pool.times[int(id)*steps+d])
 			}
-			if least > n.least[d] {
+			if least > bound {
 				n.least[d], raised = least, true
 			}
 		}

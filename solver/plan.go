@@ -32,13 +32,19 @@ type Plan struct {
 
 // RankPlan is what one rank does.
 type RankPlan struct {
-	Rank         int            `json:"rank"`
-	Device       string         `json:"device"`
-	Batch        int            `json:"batch"`
-	MicroBatches []int          `json:"micro_batches"`
-	StatePPM     int            `json:"state_ppm"`
-	Activations  Policy         `json:"activations"`
-	Predicted    RankPrediction `json:"predicted"`
+	Rank         int    `json:"rank"`
+	Device       string `json:"device"`
+	Batch        int    `json:"batch"`
+	MicroBatches []int  `json:"micro_batches"`
+	StatePPM     int    `json:"state_ppm"`
+	// ClassStatePPM are the shares of unit classes that are not divided by StatePPM;
+	// every rank names the same classes.
+	ClassStatePPM map[string]int `json:"class_state_ppm,omitempty"`
+	Activations   Policy         `json:"activations"`
+	// KeptUnits says of how many units of a class, the last in forward order, the
+	// activations are kept where Activations says otherwise.
+	KeptUnits map[string]int `json:"kept_units,omitempty"`
+	Predicted RankPrediction `json:"predicted"`
 }
 
 // RankPrediction is what the rank computes in one iteration, over all units,
@@ -81,13 +87,18 @@ type RankAllocation struct {
 	MicroBatches []int
 	StatePPM     int
 	Activations  Policy
+	// ClassStatePPM are the shares of classes that are not divided by StatePPM.
+	ClassStatePPM map[string]int
+	// KeptUnits is how many units of a class, the last in forward order, keep
+	// their activations whatever Activations says.
+	KeptUnits map[string]int
 }
 
 // Allocation of a plan.
 func (p Plan) Allocation() Allocation {
 	a := Allocation{Shares: p.Shares, Ordinary: p.Strategy == StrategyEvenOrdinary}
 	for _, r := range p.Ranks {
-		a.Ranks = append(a.Ranks, RankAllocation{r.Batch, r.MicroBatches, r.StatePPM, r.Activations})
+		a.Ranks = append(a.Ranks, RankAllocation{r.Batch, r.MicroBatches, r.StatePPM, r.Activations, r.ClassStatePPM, r.KeptUnits})
 	}
 	return a
 }

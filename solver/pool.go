@@ -1,77 +1,83 @@
 package solver
 
-import "math"
+// pool holds the options of a catalogue that a search can use, by their place
+// there. Numbers lie in arrays of their own, since a search reads them millions
+// of times.
+type pool struct {
+	list   []*option
+	times  []float64 // option i has times[i*steps : (i+1)*steps]
+	totals []float64 // an iteration at least, if the device were the slowest
+	byKind [][]int32 // batches ascending
+}
 
 // fill makes the pool of all options that can be part of an iteration of at
 // most limit.
-func (s *search) fill(limit float64) {
-	limit -= s.exposed
-	ceilings, sum := make([]int, len(s.menus)), 0
-	for k, u := range s.menus {
-		ceilings[k] = u.ceiling(limit, s.total)
-		if u.k.fixed >= 0 {
-			ceilings[k] = u.k.fixed
-		}
-		sum += ceilings[k] * len(u.k.ranks)
-	}
-	s.pool = make([][]*option, len(s.menus))
-	for k, u := range s.menus {
-		least, _ := s.m.batchRange(u.k, s.total)
-		lowest := max(least, s.total-(sum-ceilings[k])) // the others can take no more
-		for b := lowest; b <= ceilings[k]; b++ {
-			for _, o := range u.of(b, limit) {
-				o.total = u.total(o.times)
-				if s.shares == EvenShares {
-					o.room -= s.m.stateOf(u.k.even)
-				}
-				if o.value = s.valueOf(&o, 0); o.value >= 0 {
-					s.pool[k] = append(s.pool[k], &o)
-				}
+func (s *search) fill(limitMs float64) {
+	limitMs -= s.first.exposed
+	c := s.catalogue
+	c.upTo(limitMs)
+	s.pool = pool{list: c.list, times: c.times, totals: make([]float64, len(c.list)),
+		byKind: make([][]int32, len(c.menus))}
+	steps := s.steps
+	most, sum := make([]int, len(c.menus)), 0
+	for k := range c.menus {
+		for i := c.first[k]; i < c.first[k+1]; i++ {
+			s.pool.totals[i] = s.alone(c.times[i*steps:][:steps])
+			if s.pool.totals[i] <= limitMs {
+				most[k] = max(most[k], c.list[i].batch)
 			}
 		}
+		sum += most[k] * len(s.m.kinds[k].ranks)
+	}
+	for k := range c.menus {
+		lowest := s.total - (sum - most[k]) // the others can take no more
+		for i := c.first[k]; i < c.first[k+1]; i++ {
+			if o := c.list[i]; s.pool.totals[i] <= limitMs && o.batch >= lowest && s.first.value(k, o) >= 0 {
+				s.pool.byKind[k] = append(s.pool.byKind[k], int32(i))
+			}
+		}
+	}
+	for _, d := range s.divisions {
+		d.values = nil
 	}
 }
 
-// lowerMs bounds an iteration from below by the fastest rates alone.
-func (s *search) lowerMs() float64 {
-	enough := func(limit float64) bool {
-		sum := 0
-		for _, u := range s.menus {
-			sum += u.ceiling(limit, s.total) * len(u.k.ranks)
-			if sum >= s.total {
-				return true
-			}
-		}
-		return false
+// keepFree asks every device for so much headroom.
+func (s *search) keepFree(headroom int64) {
+	s.headroom = headroom
+	s.appraise(s.first)
+}
+
+// alone is what an iteration would take at least, beside what overlaps with
+// nothing, if a device had these times.
+func (s *search) alone(times []float64) float64 {
+	sum := 0.0
+	for d, t := range times {
+		sum += s.first.weights[d] * max(t, s.first.floors[d])
 	}
-	lo, hi := 0.0, 0.0
-	for _, u := range s.menus {
-		hi = max(hi, u.least(s.total))
-	}
-	for range 50 {
-		if mid := (lo + hi) / 2; enough(mid) {
-			hi = mid
-		} else {
-			lo = mid
-		}
-	}
-	return lo + s.exposed
+	return sum
 }
 
 // upperMs is more than any iteration can take.
 func (s *search) upperMs() float64 {
-	sum := make([]float64, len(s.floors))
-	for _, u := range s.menus {
-		for i, c := range u.k.costs {
+	every := s.m.every()
+	ms := s.m.exposedMs(every, 0) + s.m.exposedMs(0, every)
+	ragged, even := s.m.floors(every, 0), s.m.floors(0, every)
+	over := s.m.problem.MicrobatchOverheadMs
+	for d, step := range s.m.steps() {
+		most := ragged[d] + even[d]
+		for _, k := range s.m.kinds {
 			// the dearest microbatch, as often as there are samples
-			f, w := c.ForwardMs.most(s.total), c.BackwardMs.most(s.total)
-			n := float64(s.total)
-			over := s.m.problem.MicrobatchOverheadMs
-			sum[2*i] = max(sum[2*i], n*(f+over.Forward+c.OffloadMsPerSample))
-			sum[2*i+1] = max(sum[2*i+1], n*(f+w+over.Backward+c.OffloadMsPerSample))
+			c := k.costs[step.class]
+			t := c.ForwardMs.most(s.total) + over.Forward + c.OffloadMsPerSample
+			if step.backward {
+				t += c.BackwardMs.most(s.total) + over.Backward
+			}
+			most = max(most, float64(s.total)*t)
 		}
+		ms += 2 * float64(s.m.problem.Units[step.class].Count) * most
 	}
-	return 2*s.timeOver(sum, s.floors) + 1
+	return ms + 1
 }
 
 // most is the largest cost of 0 to n samples.
@@ -86,58 +92,4 @@ func (c Cost) most(n int) float64 {
 		v = max(v, c.At(c.last()+1))
 	}
 	return v
-}
-
-// run finds the fastest picks below a cutoff, if there are any.
-func (s *search) run(cutoff float64) bool {
-	upper := min(s.upperMs(), cutoff)
-	lower := s.lowerMs() * (1 - tolerance)
-	grow, fits := 1.05, false
-	for {
-		try := min(max(lower*grow, upper*1e-9), upper)
-		s.fill(try)
-		s.limit = math.Inf(1)
-		if s.bisect(lower, try, cutoff) {
-			break
-		}
-		if try >= upper || !fits && !s.m.canFit(s.shares, s.total) {
-			return false
-		}
-		fits = true
-		lower, grow = try, min(grow*grow*1.2, 1e3)
-	}
-	s.improve = s.faster
-	s.limit = min(s.bestMs, cutoff) * (1 - tolerance)
-	s.fill(s.limit)
-	s.last = s.m.boxes
-	s.explore(s.root())
-	return s.bestMs < cutoff
-}
-
-// bisect looks for picks of which no device alone takes more than high, and
-// of those for nearly the smallest bound that has any.
-func (s *search) bisect(low, high, cutoff float64) bool {
-	try := func(limit float64) bool {
-		s.limit = limit * (1 + tolerance)
-		picks, ok := s.pick(s.root())
-		if ok {
-			reached := s.reached(picks)
-			if ms := s.timeOver(reached, reached); ms < min(s.bestMs, cutoff) {
-				s.best, s.bestMs = picks, ms
-			}
-		}
-		return ok
-	}
-	if !try(high) {
-		return false
-	}
-	for high-low > 0.001*high {
-		if mid := (low + high) / 2; try(mid) {
-			high = mid
-		} else {
-			low = mid
-		}
-	}
-	s.lowMs = low
-	return true
 }

@@ -76,6 +76,9 @@ type UnitClass struct {
 	// WholeBatch units run on the rank's whole local batch at once, as the root
 	// unit does; the others run microbatch by microbatch.
 	WholeBatch bool
+	// Inside are other names of its parts: nested units that run together with it
+	// have the shares of the class.
+	Inside []string
 }
 
 // Device is one rank.

@@ -37,7 +37,7 @@ func randomProblem(r *rand.Rand) Problem {
 			p.Collectives[u.Class] = Collective{r.Float64() * 10, r.Float64() * 10}
 		}
 	}
-	state := float64(stateBytesOf(p))
+	state := p.allStateBytes()
 	tight := []float64{0.8, 1.3, 2, 4, 20}[r.IntN(5)]
 	var kinds []Device
 	for range 1 + r.IntN(devices) {
@@ -65,6 +65,15 @@ func randomProblem(r *rand.Rand) Problem {
 	}
 	p.UseAll = r.IntN(10) == 0 && p.GlobalBatch >= devices
 	return p
+}
+
+// allStateBytes is the state of all classes.
+func (p Problem) allStateBytes() float64 {
+	sum := 0.0
+	for _, bytes := range p.stateBytes() {
+		sum += bytes
+	}
+	return sum
 }
 
 func randomCost(r *rand.Rand, bytes float64) ClassCost {
@@ -95,7 +104,20 @@ func randomCost(r *rand.Rand, bytes float64) ClassCost {
 
 // compare solves a problem and holds the answer against the oracle.
 func compare(p Problem) error {
-	even, ragged := oracle(p, EvenShares), oracle(p, RaggedShares)
+	split, most := oracleSplit(p), 0
+	if split >= 0 {
+		most = p.Units[split].Count - 1
+	}
+	even := math.Inf(1)
+	for kept := 0; kept <= most; kept++ {
+		even = oracle(p, 0, split, kept, even)
+	}
+	ragged := even // or less, if some classes are
+	for kept := 0; kept <= most; kept++ {
+		for set := 1; set < 1<<len(p.Units); set++ {
+			ragged = oracle(p, set, split, kept, ragged)
+		}
+	}
 	want := min(even, ragged)
 	plan, err := Solve(p)
 	var none *InfeasibleError

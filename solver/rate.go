@@ -23,16 +23,20 @@ func (u *menu) least(batch int) float64 {
 	return sum * (1 - 1e-9) // rounding must not make it more than a true cost
 }
 
-// ratesOf are the smallest times per sample, forward and backward by class.
+// ratesOf are the smallest times per sample, by step.
 func ratesOf(m *model, k *kind) []float64 {
 	var rates []float64
-	for i, u := range m.problem.Units {
-		forward := k.costs[i].ForwardMs.leastPerSample(m.problem.GlobalBatch)
-		backward := k.costs[i].BackwardMs.leastPerSample(m.problem.GlobalBatch)
-		if m.policies[0] != Keep && !u.WholeBatch {
-			backward += forward
+	for _, s := range m.steps() {
+		c := k.costs[s.class]
+		rate := c.ForwardMs.leastPerSample(m.problem.GlobalBatch)
+		if s.backward {
+			again := rate
+			rate = c.BackwardMs.leastPerSample(m.problem.GlobalBatch)
+			if m.policies[0] != Keep && !m.problem.Units[s.class].WholeBatch {
+				rate += again
+			}
 		}
-		rates = append(rates, forward, backward)
+		rates = append(rates, rate)
 	}
 	return rates
 }

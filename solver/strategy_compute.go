@@ -59,7 +59,7 @@ func (computeBalance) Predict(p Problem) (Outcome, error) {
 // bySpeed gives every rank the batch that it computes in the time of the
 // others, cut into rounds.
 func (m *model) bySpeed(rounds int, policy Policy) Allocation {
-	weights, total := m.weights(), m.problem.GlobalBatch
+	weights, total := m.weights(0), m.problem.GlobalBatch
 	times := make([][]float64, len(m.kinds)) // by kind and batch, as far as asked
 	at := func(k, batch int) float64 {
 		for b := len(times[k]); b <= batch; b++ {
@@ -109,7 +109,7 @@ func (m *model) bySpeed(rounds int, policy Policy) Allocation {
 	}
 	a := Allocation{Shares: EvenShares, Ordinary: true}
 	for rank, batch := range batches {
-		a.Ranks = append(a.Ranks, RankAllocation{batch, inRounds(batch, rounds), evenPPM(rank, len(batches)), policy})
+		a.Ranks = append(a.Ranks, RankAllocation{Batch: batch, MicroBatches: inRounds(batch, rounds), StatePPM: evenPPM(rank, len(batches)), Activations: policy})
 	}
 	return a
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// decodeStrict fills the struct that out points to. Every field must be there,
-// no other may be, and every fault is reported with its path.
+// decodeStrict fills the struct that out points to. Every field must be there
+// unless it is tagged omitempty, no other may be, and every fault is reported with its path.
 func decodeStrict(data []byte, out any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -82,6 +82,13 @@ func fill(dst reflect.Value, src any, path string, faults *[]error) {
 		for i, item := range list {
 			fill(dst.Index(i), item, fmt.Sprintf("%s[%d]", path, i), faults)
 		}
+	case reflect.Map:
+		object, ok := src.(map[string]any)
+		if !ok {
+			bad("an object")
+			return
+		}
+		fillMap(dst, object, path, faults)
 	case reflect.Struct:
 		object, ok := src.(map[string]any)
 		if !ok {
@@ -97,9 +104,12 @@ func fill(dst reflect.Value, src any, path string, faults *[]error) {
 func fillStruct(dst reflect.Value, object map[string]any, path string, faults *[]error) {
 	known := map[string]bool{}
 	for i := range dst.NumField() {
-		name := dst.Type().Field(i).Tag.Get("json")
+		name, optional := strings.CutSuffix(dst.Type().Field(i).Tag.Get("json"), ",omitempty")
 		known[name] = true
 		item, ok := object[name]
+		if !ok && optional {
+			continue
+		}
 		if !ok {
 			*faults = append(*faults, fmt.Errorf("%s: missing", join(path, name)))
 			continue
@@ -110,6 +120,16 @@ func fillStruct(dst reflect.Value, object map[string]any, path string, faults *[
 		if !known[name] {
 			*faults = append(*faults, fmt.Errorf("%s: unknown field", join(path, name)))
 		}
+	}
+}
+
+// fillMap reads an object whose names are free.
+func fillMap(dst reflect.Value, object map[string]any, path string, faults *[]error) {
+	dst.Set(reflect.MakeMap(dst.Type()))
+	for _, name := range sortedKeys(object) {
+		item := reflect.New(dst.Type().Elem()).Elem()
+		fill(item, object[name], join(path, name), faults)
+		dst.SetMapIndex(reflect.ValueOf(name), item)
 	}
 }
 

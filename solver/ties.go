@@ -24,67 +24,67 @@ func (s *search) settle() {
 	best := s.best
 	s.limit = s.bestMs * (1 + tolerance)
 	s.headroom = 0
-	s.improve = func(n *node, picks [][]*option) {
-		s.best = s.roomiest(n, picks)
-		s.headroom += grain
+	s.improve = func(n *node) bool {
+		s.roomiest(n)
+		s.keepFree(s.headroom + grain)
+		n.split = s.first
+		return true
 	}
+	s.first = s.bestIn
 	s.fill(s.limit)
 	s.explore(s.root())
-	s.headroom -= grain
+	s.keepFree(s.headroom - grain)
 	if s.headroom < 0 { // none found again, by rounding
-		s.best, s.headroom = best, 0
+		s.best = best
+		s.keepFree(0)
 	}
 	s.quicken()
 }
 
 // roomiest raises the headroom as far as it goes within the bounds that the
 // picks reach.
-func (s *search) roomiest(n *node, picks [][]*option) [][]*option {
-	most := s.reached(picks)
+func (s *search) roomiest(n *node) {
+	most := slices.Clone(s.reached(n.split))
+	s.best = s.picked()
 	low, high := s.headroom, s.headroom
-	for _, list := range picks {
-		for _, o := range list {
-			high = max(high, o.room)
-		}
-	}
-	for _, u := range s.menus {
-		high = max(high, u.k.device.UsableMemoryBytes)
+	for _, k := range s.m.kinds {
+		high = max(high, k.device.UsableMemoryBytes)
 	}
 	for low+grain <= high {
-		s.headroom = low + (high-low+grain)/2/grain*grain
-		if s.headroom <= low {
-			s.headroom = low + grain
+		next := low + (high-low+grain)/2/grain*grain
+		if next <= low {
+			next = low + grain
 		}
-		box := &node{least: slices.Clone(n.least), most: most, options: n.options}
-		if better, ok := s.pick(box); ok {
-			picks, low = better, s.headroom
+		s.keepFree(next)
+		if s.pick(s.box(n.depth+1, s.first, n.least, most, n.options)) {
+			s.best, low = s.picked(), next
 		} else {
-			high = s.headroom - grain
+			high = next - grain
 		}
 	}
-	s.headroom = low
-	return picks
+	s.keepFree(low)
 }
 
 // quicken gives every rank the fastest option of its batch that keeps to the
 // bounds and to the headroom.
 func (s *search) quicken() {
-	most := s.reached(s.best)
+	most := s.reachedBy(s.first, s.best)
 	value := 0
-	for _, list := range s.best {
+	for k, list := range s.best {
 		for _, o := range list {
-			value += s.value(o)
+			value += s.first.value(k, o)
 		}
 	}
 	for k, list := range s.best {
 		slices.SortStableFunc(list, func(a, b *option) int { return cmp.Compare(b.batch, a.batch) })
 		for i, old := range list {
-			for _, o := range s.pool[k] {
-				v := s.value(o)
-				fits := o.batch == old.batch && v >= 0 && value-s.value(old)+v >= s.need()
-				if fits && noneAbove(o.times, most) && s.own(o) < s.own(list[i])*(1-tolerance) {
-					value += v - s.value(list[i])
-					list[i] = o
+			for _, id := range s.pool.byKind[k] {
+				o, v := s.pool.list[id], s.first.values[id]
+				if o.batch != old.batch || v < 0 || !noneAbove(o.times, most) || s.own(o) >= s.own(list[i])*(1-tolerance) {
+					continue
+				}
+				if after := value + v - s.first.value(k, list[i]); after >= s.first.need {
+					list[i], value = o, after
 				}
 			}
 		}
@@ -95,7 +95,7 @@ func (s *search) quicken() {
 func (s *search) own(o *option) float64 {
 	sum := 0.0
 	for d, t := range o.times {
-		sum += s.weights[d] * t
+		sum += s.first.weights[d] * t
 	}
 	return sum
 }
@@ -104,31 +104,51 @@ func (s *search) own(o *option) float64 {
 // larger batches go to the lower ranks.
 func (s *search) allocate() Allocation {
 	ranks := len(s.m.kindOf)
-	a := Allocation{Shares: s.shares, Ranks: make([]RankAllocation, ranks)}
+	a := Allocation{Shares: EvenShares, Ranks: make([]RankAllocation, ranks)}
 	rooms := make([]int64, ranks)
 	for k, list := range s.best {
 		for i, rank := range s.m.kinds[k].ranks {
 			o := list[i]
-			a.Ranks[rank] = RankAllocation{Batch: o.batch, MicroBatches: o.microBatches(), Activations: o.policy}
-			rooms[rank] = o.room
+			a.Ranks[rank] = RankAllocation{Batch: o.batch, MicroBatches: o.microBatches(), Activations: o.policy, StatePPM: evenPPM(rank, ranks)}
+			rooms[rank] = o.roomAt(s.first.most) - s.first.fixed[k]
+			if o.partly != nil {
+				a.Ranks[rank].KeptUnits = map[string]int{s.m.problem.Units[s.m.split].Class: s.first.most}
+			}
 		}
 	}
-	shares := s.m.level(rooms)
+	if s.first.ragged == 0 {
+		return a
+	}
+	a.Shares = RaggedShares
+	shares := level(rooms, s.first.collect)
 	for rank := range a.Ranks {
-		a.Ranks[rank].StatePPM = evenPPM(rank, ranks)
-		if s.shares == RaggedShares {
-			a.Ranks[rank].StatePPM = shares[rank]
+		r := &a.Ranks[rank]
+		r.StatePPM = shares[rank]
+		for class, u := range s.m.problem.Units {
+			if !s.first.ragged.has(class) && s.m.state[class] > 0 {
+				r.share(u.Class, evenPPM(rank, ranks))
+				for _, name := range u.Inside {
+					r.share(name, evenPPM(rank, ranks))
+				}
+			}
 		}
 	}
 	return a
 }
 
+func (r *RankAllocation) share(class string, ppm int) {
+	if r.ClassStatePPM == nil {
+		r.ClassStatePPM = map[string]int{}
+	}
+	r.ClassStatePPM[class] = ppm
+}
+
 // level divides the state so that the free room is as level as it can be: like
 // water, the state fills the largest rooms first.
-func (m *model) level(rooms []int64) []int {
+func level(rooms []int64, state int64) []int {
 	fill := func(free int64) (ppm []int, sum int) {
 		for _, room := range rooms {
-			p := max(0, m.ppmIn(room-free))
+			p := max(0, ppmIn(room-free, state))
 			ppm, sum = append(ppm, p), sum+p
 		}
 		return ppm, sum

@@ -2,6 +2,8 @@ package show
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cephalorun/cephalorun/solver"
@@ -19,7 +21,7 @@ func Plan(p solver.Plan, names []string) string {
 		})
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "plan: %s, global batch %d, %s shares of the training state\n", p.Strategy, p.GlobalBatch, p.Shares)
+	fmt.Fprintf(&b, "plan: %s, global batch %d, %s shares of the training state%s\n", p.Strategy, p.GlobalBatch, p.Shares, exceptions(p))
 	b.WriteString(table(header, rows, 3))
 	fmt.Fprintf(&b, "predicted: %s per step, %s samples/s; %s\n",
 		Ms(p.Predicted.IterationMs), rate(p.Predicted.SamplesPerSecond), p.Predicted.Bottleneck)
@@ -31,6 +33,25 @@ func Plan(p solver.Plan, names []string) string {
 		}
 	}
 	return b.String()
+}
+
+// exceptions names the classes whose shares are not those of the table.
+func exceptions(p solver.Plan) string {
+	if len(p.Ranks) == 0 || len(p.Ranks[0].ClassStatePPM) == 0 {
+		return ""
+	}
+	classes := slices.Sorted(maps.Keys(p.Ranks[0].ClassStatePPM))
+	for i, class := range classes {
+		least, most := p.Ranks[0].ClassStatePPM[class], 0
+		for _, r := range p.Ranks {
+			least, most = min(least, r.ClassStatePPM[class]), max(most, r.ClassStatePPM[class])
+		}
+		classes[i] += ": even"
+		if most-least > 1 { // even shares differ by what cannot be divided
+			classes[i] = fmt.Sprintf("%s: %s to %s", class, share(least), share(most))
+		}
+	}
+	return ", except " + strings.Join(classes, ", ")
 }
 
 func nameOf(names []string, i int, otherwise string) string {

@@ -180,6 +180,7 @@ func readUnit(o *profiler.Fields) profiler.Unit {
 
 		WholeBatchReason: o.Text("whole_batch_reason", false),
 	}
+	o.Into("inside", false, "a list of texts", &u.Inside)
 	if o.Has("trainable_parameters") {
 		n := o.Whole("trainable_parameters", true)
 		u.TrainableParameters = &n

@@ -11,6 +11,7 @@ import torch
 
 from . import compat
 from .batch import flatten_call, take_samples, unflatten_call
+from .classes import group
 from .engine import Engine
 from .probing import SAMPLES as PROBED_SAMPLES
 from .unit import Unit
@@ -82,34 +83,17 @@ class UnitClass:
     """True if there are units inside of it that run on their own."""
 
 
-def parameters_of(unit: Unit, trainable: bool = False) -> int:
-    """Elements of a unit's parameters, those of the units that it absorbed included."""
-    own = sum(b.layout.numel for b in unit.buffers if b.trainable or not trainable)
-    own += sum(1 for r in unit.scalars.refs if r.param.requires_grad or not trainable)
-    return own + sum(parameters_of(u, trainable) for u in unit.absorbed)
-
-
 def classify(engine: Engine) -> list[UnitClass]:
     """The classes of the engine's units, in the order of the model, the root last. What runs cut
     into microbatches and what does not is known once the engine has signed its units."""
-    found: dict[tuple, list[Unit]] = {}
-    for unit in engine.units:
-        if unit.absorber is None:
-            signature = engine.signatures.get(unit)
-            layered = signature is not None and signature.layered
-            key = (unit is engine.root, unit.kind, parameters_of(unit), layered)
-            found.setdefault(key, []).append(unit)
-    kinds = [kind for root, kind, _, _ in found if not root]
     classes = []
-    for (root, kind, numel, layered), units in sorted(found.items(), key=lambda item: item[0][0]):
-        name = kind if kinds.count(kind) == 1 else f"{kind} ({numel})"
-        if any(c.name == name for c in classes):
-            name = f"{name[:-1]}, {'cut' if layered else 'whole'})"
-        made = UnitClass(f"{kind} (root)" if root else name, units, root)
+    for alike in group(engine.units, engine.root, engine.signatures):
+        units = list(alike.units)
+        made = UnitClass(alike.name, units, alike.root)
         called = [u for u in units if u in engine.signatures]
         made.example = called[len(called) // 2] if called else None
-        made.whole_batch = not layered
-        if made.example is not None and not layered:
+        made.whole_batch = not alike.layered
+        if made.example is not None and not alike.layered:
             made.reason = engine.signatures[made.example].reason
         made.shell = any(
             u.absorber is None and u.inside(units[0]) for u in engine.units if u not in units

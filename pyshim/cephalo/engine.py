@@ -17,6 +17,7 @@ from torch import nn
 
 from . import compat
 from .batch import Signature, flatten_call, local_batch, microbatch_bounds, unflatten_call
+from .classes import group
 from .compilers import uncompiled
 from .flat import FlatBuffer
 from .layered import LayeredCall
@@ -54,6 +55,8 @@ class Engine:
 
         self.signatures: dict[Unit, Signature] = {}
         """How units are called; empty until the first training forward."""
+        self.kept: frozenset[Unit] = frozenset()
+        """Units whose activations are kept although the plan does not keep those of all."""
         self.in_forward = False
         self.in_backward = False
         self._probe: dict[Unit, list[ProbedCall]] | None = None
@@ -172,6 +175,10 @@ class Engine:
 
     def _layered(self, unit: Unit, run, leaves, spec, cut: tuple[bool, ...], batch: int) -> Any:
         part = self.runtime.part
+        # A kept graph inside the script's own checkpointing would be rebuilt while it is used.
+        keep = part.activations == "keep" or unit in self.kept
+        keep = keep and not compat.saved_tensors_hooked()
+        offloads = part.activations == "offload" and not keep
         call = LayeredCall(
             run=run,
             around=lambda phase: self._gathered(unit, phase),
@@ -180,9 +187,8 @@ class Engine:
             cut=cut,
             bounds=microbatch_bounds(batch, part.micro_batches),
             device=self.runtime.device,
-            # A kept graph inside the script's own checkpointing would be rebuilt while it is used.
-            keep=part.activations == "keep" and not compat.saved_tensors_hooked(),
-            offloader=self.runtime.offloader if part.activations == "offload" else None,
+            keep=keep,
+            offloader=self.runtime.offloader if offloads else None,
         )
         return call.apply(self._anchor if unit.trainable else self._anchor.detach())
 
@@ -360,6 +366,22 @@ class Engine:
             "the arguments that carry the batch",
             [(unit.kind, s.digest()) for unit, s in self.signatures.items()],
         )
+        self.kept = self._units_to_keep([u for u in calls[-1] if u in self.signatures])
+
+    def _units_to_keep(self, order: list[Unit]) -> frozenset[Unit]:
+        """The last units of each class that this rank's part of the plan names, in the order of
+        the forward: the backward frees them first."""
+        classes = {c.name: c.units for c in group(self.units, self.root, self.signatures)}
+        kept: set[Unit] = set()
+        for name, count in self.runtime.part.kept_units.items():
+            if count and name not in classes:
+                raise ValueError(
+                    f"kept_units: the plan names units of class {name!r}, and the model has "
+                    f"{', '.join(classes)}; make the plan from a profile of this model"
+                )
+            units = [u for u in order if u in classes.get(name, ())]
+            kept.update(units[max(0, len(units) - count) :])
+        return frozenset(kept)
 
     def _obstacle(self, unit: Unit, changed: set[int]) -> str:
         nested = [u for u in self.units if u.absorber is not unit and u is not unit]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PPM = 1_000_000
@@ -13,7 +14,9 @@ ACTIVATIONS = ("keep", "recompute", "offload")
 @dataclass(frozen=True)
 class RankPlan:
     """What one rank does: ``batch`` samples a step, cut into ``micro_batches``, and the share of
-    the training state it stores, in parts per million."""
+    the training state it stores, in parts per million. ``class_state_ppm`` names the unit classes
+    whose share is another one. ``kept_units`` says of how many units of a class, the last in
+    forward order, activations are kept whatever ``activations`` says."""
 
     rank: int
     device: str
@@ -21,6 +24,8 @@ class RankPlan:
     micro_batches: tuple[int, ...]
     state_ppm: int
     activations: str
+    class_state_ppm: Mapping[str, int] = field(default_factory=dict)
+    kept_units: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,16 @@ class Plan:
     def state_ppm(self) -> tuple[int, ...]:
         """Share of the training state of every rank; sums to 1,000,000."""
         return tuple(r.state_ppm for r in self.ranks)
+
+    def shares_of(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Share of every rank in a unit whose class has one of these names; sums to 1,000,000.
+        Where the plan names several of them and does not divide them alike, ``state_ppm``."""
+        found = {
+            tuple(r.class_state_ppm[name] for r in self.ranks)
+            for name in names
+            if name in self.ranks[0].class_state_ppm
+        }
+        return found.pop() if len(found) == 1 else self.state_ppm
 
     def split(self, samples: int) -> tuple[int, ...]:
         """How ``samples`` (at most the global batch) are dealt to the ranks.
@@ -103,6 +118,8 @@ def parse_plan(raw: dict) -> Plan:
             micro_batches=tuple(_field(item, "micro_batches", list, where)),
             state_ppm=_field(item, "state_ppm", int, where),
             activations=_field(item, "activations", str, where),
+            class_state_ppm=_counts(item, "class_state_ppm", where),
+            kept_units=_counts(item, "kept_units", where),
         )
         _check_rank(part, i, where)
         ranks.append(part)
@@ -117,7 +134,33 @@ def parse_plan(raw: dict) -> Plan:
         )
     if sum(plan.state_ppm) != PPM:
         raise ValueError(f"state_ppm: the ranks' shares sum to {sum(plan.state_ppm)}, not {PPM}")
+    _check_classes(plan)
     return plan
+
+
+def _check_classes(plan: Plan) -> None:
+    names = plan.ranks[0].class_state_ppm.keys()
+    for part in plan.ranks:
+        if part.class_state_ppm.keys() != names:
+            raise ValueError(
+                f"ranks[{part.rank}].class_state_ppm: names {sorted(part.class_state_ppm)}, "
+                f"and rank 0 names {sorted(names)}"
+            )
+    for name in names:
+        total = sum(part.class_state_ppm[name] for part in plan.ranks)
+        if total != PPM:
+            raise ValueError(f"class_state_ppm.{name}: the shares sum to {total}, not {PPM}")
+
+
+def _counts(item: dict, name: str, where: str) -> dict[str, int]:
+    """An optional object of numbers that are not negative."""
+    if name not in item:
+        return {}
+    counts = _field(item, name, dict, where)
+    for key, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ValueError(f"{where}{name}.{key}: expected a count of 0 or more, found {value!r}")
+    return counts
 
 
 def _field(item: dict, name: str, kind: type, where: str):

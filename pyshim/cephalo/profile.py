@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from .batch import flatten_call, local_batch
-from .capture import StandIns, UnitClass, capture, classify, parameters_of
+from .capture import StandIns, UnitClass, capture, classify
+from .classes import parameters_of
 from .collectivecost import (
     CollectiveTimes,
     even_shares,
@@ -236,6 +237,7 @@ def _unit(made: UnitClass) -> dict[str, Any]:
         "trainable_parameters": parameters_of(made.units[0], trainable=True),
         "whole_batch": made.whole_batch,
         "whole_batch_reason": made.reason,
+        "inside": sorted({u.kind for u in made.units[0].absorbed}),
     }
 
 

@@ -12,10 +12,11 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from torch.distributed.tensor import DTensor, Shard
 
+from .classes import possible_names
 from .flat import ParamRef
 from .module import attach, state_of
 from .runtime import Runtime, current
-from .unit import Precision, Unit
+from .unit import Precision, Unit, kind_of
 
 _sharded_originals: dict[int, tuple[weakref.ref, str]] = {}
 """Original parameters already in a unit, to notice ties that reach into two units."""
@@ -57,10 +58,18 @@ def fully_shard(
         mp_policy.output_dtype,
         mp_policy.cast_forward_inputs,
     )
-    unit = Unit(modules, refs, runtime.comm, mesh, runtime.clock, runtime.plan.state_ppm, precision)
+    shares = runtime.plan.shares_of(possible_names(kind_of(modules), _sizes(modules, refs)))
+    unit = Unit(modules, refs, runtime.comm, mesh, runtime.clock, shares, precision)
     for member in modules:
         attach(member, runtime, unit)
     return module
+
+
+def _sizes(modules: Sequence[nn.Module], refs: Sequence[ParamRef]) -> set[int]:
+    """Parameters of the unit: its own, and those of the units inside of it as well."""
+    inside = {id(p): p for m in modules for p in m.parameters() if isinstance(p, DTensor)}
+    own = sum(r.param.numel() for r in refs)
+    return {own, own + sum(p.numel() for p in inside.values())}
 
 
 def _refuse_unsupported(modules, mesh, offload_policy, dp_mesh_dims) -> None:

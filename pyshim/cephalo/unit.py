@@ -41,6 +41,11 @@ class Precision:
     cast_forward_inputs: bool = True
 
 
+def kind_of(modules: Sequence[nn.Module]) -> str:
+    """The class name of a unit's first module, without a checkpoint wrapper."""
+    return type(compat.without_checkpoint(modules[0]) or modules[0]).__name__
+
+
 class Unit:
     """Gathers, frees and reduces the parameters of one or more modules together.
 
@@ -58,7 +63,7 @@ class Unit:
         precision: Precision,
     ):
         self.modules = tuple(modules)
-        self.kind = type(compat.without_checkpoint(modules[0]) or modules[0]).__name__
+        self.kind = kind_of(modules)
         self.name = self.kind
         """For people: the kind, and its number where there are several."""
         self.clock = clock

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from cephalo.module import engine_of
+from cephalo.probing import SAMPLES
 from training import (
+    PPM,
     SHARES,
     VOCAB,
     WIDTH,
@@ -24,6 +28,8 @@ from training import (
 )
 
 THREE = SHARES["a rank that owns nothing"]
+PROBES = len(SAMPLES)
+"""Runs of every unit before the first step."""
 
 
 @functools.cache
@@ -134,6 +140,98 @@ def test_every_kind_of_share_in_fp32(ranks, shares):
 def test_every_kind_of_model(ranks, name, activations):
     plan = plan_of(THREE, activations)
     assert_equal(ranks(3, on_rank, CASES[name], plan)[0], reference(name))
+
+
+CLASS_SHARES = {
+    "blocks even, the rest ragged": {"Block": [333_334, 333_333, 333_333]},
+    "root even, blocks ragged": {"Model (root)": [333_334, 333_333, 333_333]},
+    "each its own": {"Block": [0, PPM, 0], "Model (root)": [100_000, 0, 900_000]},
+}
+
+
+def train_and_count(case: Case, plan):
+    """The result, and the elements of every unit on this rank."""
+    seen = []
+    result = on_rank(replace(case, before_step=lambda model, step: seen.append(model)), plan)
+    units = engine_of(seen[0]).units
+    return result, {u.name: [b.layout.sizes for b in u.buffers] for u in units}
+
+
+@pytest.mark.parametrize("activations", ["recompute", "keep"])
+@pytest.mark.parametrize("classes", CLASS_SHARES)
+def test_shares_of_each_class(ranks, classes, activations):
+    plan = plan_of(THREE, activations, CLASS_SHARES[classes])
+    for result, sizes in ranks(3, train_and_count, CASES["tied"], plan):
+        assert_equal(result, reference("tied"))
+        for name, buffers in sizes.items():
+            kind = "Block" if name.startswith("Block") else "Model (root)"
+            wanted = CLASS_SHARES[classes].get(kind, THREE[2])
+            for parts in buffers:  # to the nearest row, and no row here has half of the elements
+                for part, ppm in zip(parts, wanted, strict=True):
+                    assert abs(part / sum(parts) - ppm / PPM) < 0.1, (name, parts, wanted)
+
+
+def test_shares_of_units_inside_of_units(ranks):
+    """What is inside of a block is named by its own kind."""
+    plan = plan_of(THREE, "recompute", {"Block": [PPM, 0, 0], "LayerNorm": [0, 0, PPM]})
+    assert_equal(ranks(3, on_rank, CASES["nested units"], plan)[0], reference("nested units"))
+
+
+class Counted(Block):
+    """A block that counts how often it runs, dropout included."""
+
+    def __init__(self):
+        super().__init__()
+        self.runs = 0
+
+    def forward(self, x):
+        self.runs += 1
+        return super().forward(x)
+
+
+COUNTED = Case(build=lambda: Model(Counted))
+
+
+def train_and_count_runs(case: Case, plan):
+    """The result, and how often each block ran on this rank."""
+    seen = []
+    result = on_rank(replace(case, before_step=lambda model, step: seen.append(model)), plan)
+    return result, [block.runs for block in seen[0].blocks]
+
+
+KEPT = {
+    "some on one rank, none on the others": (["recompute"] * 3, [{"Counted": 2}, {}, {}]),
+    "some, none and all": (["recompute", "recompute", "keep"], [{"Counted": 1}, {}, {}]),
+    "beside offloading": (["offload"] * 3, [{"Counted": 2}, {}, {"Counted": 1}]),
+    "all of a class": (["offload", "recompute", "recompute"], [{}, {"Counted": 3}, {"Counted": 0}]),
+}
+
+
+@pytest.mark.parametrize("shares", ["a rank that owns nothing", "one rank without samples"])
+@pytest.mark.parametrize("kept", KEPT)
+def test_some_units_are_kept(ranks, kept, shares):
+    activations, named = KEPT[kept]
+    of_ranks = THREE if shares in SHARES else ([5, 4, 0], [[2, 2, 1], [4], []], THREE[2])
+    plan = plan_of(of_ranks, activations, kept=named)
+    wanted = one_process(COUNTED)
+    for rank, (result, runs) in enumerate(ranks(3, train_and_count_runs, COUNTED, plan)):
+        assert_equal(result, wanted)
+        pieces = max(1, len(of_ranks[1][rank])) * COUNTED.steps
+        keeps = 3 if activations[rank] == "keep" else named[rank].get("Counted", 0)
+        # runs of the probes, equal for all blocks, and of each microbatch once or twice
+        again = [pieces] * (3 - keeps) + [0] * keeps
+        assert [r - pieces - a for r, a in zip(runs, again)] == [runs[0] - pieces - again[0]] * 3
+        assert runs[0] - pieces - again[0] == PROBES
+
+
+def refuse_a_class_that_is_not_there(plan):
+    with pytest.raises(ValueError, match="names units of class 'Layer', and the model has Block, Mod"):
+        on_rank(CASES["tied"], plan)
+
+
+def test_kept_units_of_another_model(ranks):
+    kept = [{"Layer": 1}] * 2
+    ranks(2, refuse_a_class_that_is_not_there, plan_of(SHARES["even shares"], kept=kept))
 
 
 def test_the_reference_learns():

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from cephalo.classes import class_name, possible_names, root_name, twin_name
 from cephalo.plan import PPM, even_plan, load_plan, parse_plan
 
 GOOD = {
@@ -45,6 +46,54 @@ def test_a_good_plan():
     assert plan.world_size == 3 and plan.batches == (6, 3, 0)
     assert plan.state_ppm == (700_000, 300_000, 0) and plan.shares == "ragged"
     assert plan.ranks[0].micro_batches == (4, 2) and plan.ranks[1].activations == "keep"
+
+
+def with_classes(*shares):
+    raw = copy.deepcopy(GOOD)
+    for rank, named in zip(raw["ranks"], shares):
+        rank["class_state_ppm"] = named
+    return raw
+
+
+def test_shares_of_classes():
+    plan = parse_plan(with_classes(*({"Block": p, "Norm": q} for p, q in [(1, PPM), (PPM - 3, 0), (2, 0)])))
+    assert plan.shares_of(["Block"]) == (1, PPM - 3, 2)
+    assert plan.shares_of(["Other", "Norm"]) == (PPM, 0, 0)
+    assert plan.shares_of(["Other"]) == plan.shares_of(["Block", "Norm"]) == plan.state_ppm
+
+
+def test_bad_shares_of_classes():
+    for raw, message in (
+        (with_classes({"Block": PPM}, {"Block": 0}, {"Block": 1}), "class_state_ppm.Block: the shares sum to 1000001"),
+        (with_classes({"Block": PPM}, {"Block": 0}, {}), r"ranks\[2\].class_state_ppm: names \[\], and rank 0 names \['Block'\]"),
+        (with_classes({"Block": PPM + 1}, {"Block": -1}, {"Block": 0}), r"ranks\[1\].class_state_ppm.Block: expected a count"),
+        (with_classes({"Block": True}), "expected a count of 0 or more, found True"),
+        (with_classes([PPM]), r"ranks\[0\].class_state_ppm: expected dict"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            parse_plan(raw)
+
+
+def test_kept_units():
+    assert parse_plan(GOOD).ranks[0].kept_units == {}
+    plan = parse_plan(changed(("ranks", 0, "kept_units"), {"Block": 5}))
+    assert plan.ranks[0].kept_units == {"Block": 5} and plan.ranks[1].kept_units == {}
+    for bad in (5, {"Block": -1}, {"Block": "5"}):
+        with pytest.raises(ValueError, match=r"ranks\[0\].kept_units"):
+            parse_plan(changed(("ranks", 0, "kept_units"), bad))
+
+
+def test_names_of_classes():
+    """What a unit can be called in a profile is what the runtime looks for."""
+    names = possible_names("Block", [12])
+    for name in (
+        root_name("Block"),
+        class_name("Block", 12, alone=True),
+        class_name("Block", 12, alone=False),
+        twin_name("Block", 12, layered=True),
+        twin_name("Block", 12, layered=False),
+    ):
+        assert name in names
 
 
 BAD = {

@@ -39,10 +39,25 @@ SHARES: dict[str, Shares] = {
 }
 
 
-def plan_of(shares: Shares, activations: str = "recompute") -> Plan:
-    """A plan of these shares."""
+def plan_of(
+    shares: Shares,
+    activations: str | list[str] = "recompute",
+    classes: dict[str, list[int]] | None = None,
+    kept: list[dict[str, int]] | None = None,
+) -> Plan:
+    """A plan of these shares; ``classes`` are those of unit classes that have others, ``kept`` the
+    units that each rank keeps although it does not keep all."""
     ranks = [
-        RankPlan(i, f"device-{i}", batch, tuple(micro), ppm, activations)
+        RankPlan(
+            i,
+            f"device-{i}",
+            batch,
+            tuple(micro),
+            ppm,
+            activations if isinstance(activations, str) else activations[i],
+            {name: ppms[i] for name, ppms in (classes or {}).items()},
+            kept[i] if kept else {},
+        )
         for i, (batch, micro, ppm) in enumerate(zip(*shares))
     ]
     return Plan(sum(r.batch for r in ranks), "ragged", tuple(ranks))

@@ -1,0 +1,87 @@
+package solver
+
+// decision says which classes have ragged shares and which have even ones, and
+// how many units at least and at most those ranks keep that keep some of a class
+// only. It need not be complete.
+type decision struct {
+	ragged, even classes
+	least, most  int
+}
+
+// division is what follows from a decision. What is open costs and needs as
+// little as anything that it can become: no recomputation of the most units, and
+// memory for the least.
+type division struct {
+	decision
+	weights  []float64 // units by step
+	floors   []float64
+	exposed  float64 // beside what overlaps with it
+	fixed    []int64 // by kind: the even shares
+	collect  int64   // the state that all rooms together must hold
+	collects bool    // there is any
+	need     int     // what values must sum to
+	headroom int64
+	values   []int // of the pool's options, -1 if one cannot be used
+}
+
+// divide is the division of a decision, made once.
+func (s *search) divide(c decision) *division {
+	d, ok := s.divisions[c]
+	if ok {
+		return d
+	}
+	every := s.m.every()
+	d = &division{decision: c, weights: s.m.weights(c.most), floors: s.m.floors(c.ragged, c.even),
+		exposed: s.m.exposedMs(c.ragged, c.even), collect: s.m.stateIn(every &^ c.even), collects: c.even != every}
+	bytes := s.m.stateIn(c.even)
+	for _, k := range s.m.kinds {
+		d.fixed = append(d.fixed, part(bytes, k.even))
+	}
+	if d.collects {
+		d.need = TotalPPM
+	}
+	if c.ragged|c.even != every {
+		// every room of a plan, in shares of all this state, is cut off by less than a millionth
+		d.need = max(0, d.need-len(s.m.kindOf))
+	}
+	s.divisions[c] = d
+	return d
+}
+
+// whole is the division in which all is decided.
+func (s *search) whole(ragged classes, kept int) *division {
+	return s.divide(decision{ragged, s.m.every() &^ ragged, kept, kept})
+}
+
+// appraise works out the values of all options of the pool.
+func (s *search) appraise(d *division) {
+	if len(d.values) == len(s.pool.list) && d.headroom == s.headroom {
+		return
+	}
+	d.headroom = s.headroom
+	if len(d.values) != len(s.pool.list) {
+		d.values = make([]int, len(s.pool.list))
+	}
+	for k, list := range s.pool.byKind {
+		for _, id := range list {
+			d.values[id] = d.value(k, s.pool.list[id])
+		}
+	}
+}
+
+// value of an option: the part of the state to collect that it can hold, in
+// parts per million, with even shares and headroom taken off; -1 if it cannot
+// be used. If all shares are even there is nothing to collect.
+func (d *division) value(k int, o *option) int {
+	if !o.hostFits(d.most) {
+		return -1
+	}
+	room := o.roomAt(d.least) - d.fixed[k] - d.headroom
+	if d.collects {
+		return ppmIn(room, d.collect)
+	}
+	if room < 0 {
+		return -1
+	}
+	return 0
+}
