@@ -41,6 +41,12 @@ class Plan:
         return len(self.ranks)
 
     @property
+    def plain(self) -> bool:
+        """True if no rank accumulates or recomputes anything. Units then run as one graph: on all
+        ranks, since their collectives must come in one order."""
+        return all(r.activations == "keep" and len(r.micro_batches) <= 1 for r in self.ranks)
+
+    @property
     def batches(self) -> tuple[int, ...]:
         """Samples of every rank in one full global batch."""
         return tuple(r.batch for r in self.ranks)

@@ -135,6 +135,22 @@ def test_every_kind_of_share_in_fp32(ranks, shares):
     assert_equal(ranks(plan.world_size, on_rank, CASES["fp32"], plan)[0], reference("fp32"), 1e-5)
 
 
+PLAIN = {
+    "one rank": ([9], [[9]], [PPM]),
+    "three ranks, one without samples": ([5, 4, 0], [[5], [4], []], [300_000, 700_000, 0]),
+}
+"""One microbatch everywhere: with everything kept, units run as one graph."""
+
+
+@pytest.mark.parametrize("shares", PLAIN)
+@pytest.mark.parametrize("name", ["head as a unit", "embedding as a unit", "nested units"])
+def test_one_graph_where_nothing_is_cut_or_recomputed(ranks, shares, name):
+    plan = plan_of(PLAIN[shares], "keep")
+    assert plan.plain and not plan_of(PLAIN[shares]).plain
+    for result in ranks(plan.world_size, on_rank, CASES[name], plan):
+        assert_equal(result, reference(name))
+
+
 @pytest.mark.parametrize("activations", ["recompute", "keep"])
 @pytest.mark.parametrize("name", [n for n in CASES if n not in ("tied", "fp32")])
 def test_every_kind_of_model(ranks, name, activations):
