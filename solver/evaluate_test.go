@@ -76,14 +76,14 @@ func TestEvaluateMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 100 reserved, 50+3*50 computing, 2 units * 4 samples * 10 kept, half of 960
-	if m := got.Ranks[0].MemoryBytes(); m != 100+200+80+480 {
-		t.Errorf("memory %d, want 860", m)
+	// 100 reserved, 50+3*50 computing, of which 3*9 are kept, 2 units * 4 samples * 10 kept, half of 960
+	if m := got.Ranks[0].MemoryBytes(); m != 100+200-27+80+480 {
+		t.Errorf("memory %d, want 833", m)
 	}
-	if h := got.Ranks[0].HeadroomBytes(); h != 140 {
-		t.Errorf("headroom %d, want 140", h)
+	if h := got.Ranks[0].HeadroomBytes(); h != 167 {
+		t.Errorf("headroom %d, want 167", h)
 	}
-	p.Devices[0].UsableMemoryBytes = 850
+	p.Devices[0].UsableMemoryBytes = 823
 	got, err = Evaluate(p, a)
 	var none *InfeasibleError
 	if !errors.As(err, &none) || none.MissingBytes != 10 || none.Rank != 0 {
@@ -140,5 +140,22 @@ func TestCostAt(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestKeptActivationsAreCountedOnce(t *testing.T) {
+	c := ClassCost{
+		MemoryBytes:        Cost{Points: [][2]float64{{1, 150}, {2, 230}}, Tail: Line{Slope: 80, Intercept: 70}},
+		KeptBytesPerSample: map[Policy]float64{Keep: 50, Recompute: 10},
+	}
+	kept := c.withoutKept()
+	for m, want := range map[int]float64{1: 110, 2: 150, 4: 390 - 160} {
+		if got := kept.At(m); got != want {
+			t.Errorf("%d samples: %v bytes, want %v", m, got, want)
+		}
+	}
+	c.KeptBytesPerSample[Keep] = 1000
+	if kept = c.withoutKept(); kept.At(9) < kept.At(3) || kept.At(1) != 0 {
+		t.Errorf("never below nothing, never falling beyond the points: %+v", kept)
 	}
 }

@@ -5,18 +5,27 @@ import "math"
 // frugal is what a kind of device needs at the very least, whatever the time:
 // the cheapest policy and microbatch of every batch.
 type frugal struct {
-	m    *model
-	k    *kind
-	peak []float64 // by batch: the least peak of all classes
-	best []float64 // by class: the least peak of any microbatch so far
+	m     *model
+	k     *kind
+	peaks map[Policy]*leastPeaks
+}
+
+// leastPeaks are the least peaks of the batches asked for so far.
+type leastPeaks struct {
+	peak []float64 // by batch: of all classes
+	best []float64 // by class: of any microbatch
 }
 
 func (m *model) frugal() []*frugal {
 	var out []*frugal
 	for _, k := range m.kinds {
-		f := &frugal{m: m, k: k}
-		for range k.costs {
-			f.best = append(f.best, math.Inf(1))
+		f := &frugal{m: m, k: k, peaks: map[Policy]*leastPeaks{}}
+		for _, policy := range m.policies {
+			p := &leastPeaks{}
+			for range k.costs {
+				p.best = append(p.best, math.Inf(1))
+			}
+			f.peaks[policy] = p
 		}
 		out = append(out, f)
 	}
@@ -25,11 +34,12 @@ func (m *model) frugal() []*frugal {
 
 // room is the most that a batch can leave for state; below 0 it does not fit.
 func (f *frugal) room(batch int) int64 {
-	for b := len(f.peak); b <= batch; b++ {
-		f.peak = append(f.peak, f.leastPeak(b))
-	}
 	best := int64(math.MinInt64)
 	for _, policy := range f.m.policies {
+		p := f.peaks[policy]
+		for b := len(p.peak); b <= batch; b++ {
+			p.peak = append(p.peak, f.leastPeak(p, policy, b))
+		}
 		kept, host := 0.0, 0.0
 		for i, u := range f.m.problem.Units {
 			c := f.k.costs[i]
@@ -38,7 +48,7 @@ func (f *frugal) room(batch int) int64 {
 				host += float64(u.Count) * max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload]) * float64(batch)
 			}
 		}
-		l := load{peakBytes: wholeBytes(f.peak[batch]), keptBytes: wholeBytes(kept)}
+		l := load{peakBytes: wholeBytes(p.peak[batch]), keptBytes: wholeBytes(kept)}
 		room := f.k.room(l)
 		if over := wholeBytes(host) - f.k.device.HostMemoryBytes; f.k.device.HostMemoryBytes > 0 && over > 0 {
 			room = min(room, -over)
@@ -49,13 +59,13 @@ func (f *frugal) room(batch int) int64 {
 }
 
 // leastPeak is asked for the batches in ascending order.
-func (f *frugal) leastPeak(batch int) float64 {
+func (f *frugal) leastPeak(p *leastPeaks, policy Policy, batch int) float64 {
 	peak := 0.0
 	for i, u := range f.m.problem.Units {
-		now := f.k.costs[i].MemoryBytes.At(batch)
+		now := f.k.costs[i].peak(policy).At(batch)
 		if !u.WholeBatch && batch > 0 {
-			f.best[i] = min(f.best[i], now)
-			now = f.best[i]
+			p.best[i] = min(p.best[i], now)
+			now = p.best[i]
 		}
 		peak = max(peak, now)
 	}

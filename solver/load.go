@@ -40,7 +40,7 @@ func (m *model) loadWith(k *kind, batch int, cuts []cut, policy Policy, kept map
 	peak, bytes, host := 0.0, 0.0, 0.0
 	over := m.problem.MicrobatchOverheadMs
 	for i, u := range m.problem.Units {
-		c := k.costs[i]
+		c := &k.costs[i]
 		parts, recompute := cuts, policy != Keep
 		if u.WholeBatch || batch == 0 {
 			parts = []cut{{batch, 1}}
@@ -59,7 +59,7 @@ func (m *model) loadWith(k *kind, batch int, cuts []cut, policy Policy, kept map
 				again += n * f
 			}
 			pieces += part.count
-			peak = max(peak, c.MemoryBytes.At(part.size))
+			peak = max(peak, c.peak(policy).At(part.size))
 		}
 		forward += float64(pieces-1) * over.Forward
 		backward += float64(pieces-1) * over.Backward

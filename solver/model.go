@@ -56,7 +56,12 @@ func newModel(p Problem) (*model, error) {
 			byKey[key] = at
 			k := &kind{device: d, same: same, fixed: fixed, even: even, least: least}
 			for _, u := range p.Units {
-				k.costs = append(k.costs, d.Costs[u.Class])
+				c := d.Costs[u.Class]
+				c.keptPeak = c.MemoryBytes
+				if !u.WholeBatch {
+					c.keptPeak = c.withoutKept()
+				}
+				k.costs = append(k.costs, c)
 			}
 			m.kinds = append(m.kinds, k)
 		}

@@ -45,7 +45,7 @@ type menu struct {
 	weights []float64
 	floors  []float64
 	// tables by class and sample count, grown when needed
-	forward, backward, memory [][]float64
+	forward, backward, memory, keptPeak [][]float64
 	// regular is the sample count from which on every cost is a rising line,
 	// -1 if there is no such count.
 	regular int
@@ -57,12 +57,12 @@ type menu struct {
 func newMenu(m *model, k *kind, floors []float64) *menu {
 	n := len(k.costs)
 	u := &menu{m: m, k: k, weights: m.weights(m.mostKept()), floors: floors, rates: ratesOf(m, k), steps: m.steps(),
-		forward: make([][]float64, n), backward: make([][]float64, n), memory: make([][]float64, n)}
+		forward: make([][]float64, n), backward: make([][]float64, n), memory: make([][]float64, n), keptPeak: make([][]float64, n)}
 	for i, c := range k.costs {
 		if m.problem.Units[i].WholeBatch {
 			continue
 		}
-		for _, cost := range []Cost{c.ForwardMs, c.BackwardMs, c.MemoryBytes} {
+		for _, cost := range []Cost{c.ForwardMs, c.BackwardMs, c.MemoryBytes, c.keptPeak} {
 			last := cost.last()
 			if cost.Tail.Slope < 0 || cost.Tail.Slope*float64(last+1)+cost.Tail.Intercept < 0 {
 				last = math.MaxInt32
@@ -83,6 +83,7 @@ func (u *menu) grow(n int) {
 			u.forward[i] = append(u.forward[i], c.ForwardMs.At(s))
 			u.backward[i] = append(u.backward[i], c.BackwardMs.At(s))
 			u.memory[i] = append(u.memory[i], c.MemoryBytes.At(s))
+			u.keptPeak[i] = append(u.keptPeak[i], c.keptPeak.At(s))
 		}
 	}
 }
@@ -183,6 +184,10 @@ func (u *menu) load(o *option) int64 {
 	if batch > 0 {
 		full, rest = batch/size, batch%size
 	}
+	memory := u.memory
+	if policy == Keep {
+		memory = u.keptPeak
+	}
 	peak, kept, host := 0.0, 0.0, 0.0
 	over := u.m.problem.MicrobatchOverheadMs
 	d := 0
@@ -192,14 +197,14 @@ func (u *menu) load(o *option) int64 {
 		pieces := 1
 		if class.WholeBatch || batch == 0 {
 			f, w = u.forward[i][batch], u.backward[i][batch]
-			peak = max(peak, u.memory[i][batch])
+			peak = max(peak, memory[i][batch])
 		} else {
 			f, w = float64(full)*u.forward[i][size], float64(full)*u.backward[i][size]
-			peak = max(peak, u.memory[i][size])
+			peak = max(peak, memory[i][size])
 			pieces = full
 			if rest > 0 {
 				f, w, pieces = f+u.forward[i][rest], w+u.backward[i][rest], pieces+1
-				peak = max(peak, u.memory[i][rest])
+				peak = max(peak, memory[i][rest])
 			}
 		}
 		again := 0.0

@@ -211,7 +211,11 @@ func (o *trial) try(rank, batch, size int, policy Policy, last int) ([]float64, 
 			if policy != Keep && !u.WholeBatch {
 				again += c.ForwardMs.At(m)
 			}
-			peak = math.Max(peak, c.MemoryBytes.At(m))
+			memory := c.MemoryBytes
+			if policy == Keep && !u.WholeBatch {
+				memory = c.withoutKept()
+			}
+			peak = math.Max(peak, memory.At(m))
 		}
 		keep := 0
 		if i == o.split {

@@ -112,6 +112,8 @@ type ClassCost struct {
 	// OffloadMsPerSample is the time to move what one unit offloads, one way;
 	// it overlaps with computing.
 	OffloadMsPerSample float64
+
+	keptPeak Cost // see withoutKept
 }
 
 // Collective is the time of the collectives of one unit with even shares.

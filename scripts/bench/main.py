@@ -48,7 +48,7 @@ class Machine:
         self.folder, self.args = folder, args
         self.scale = CPU if args.cpu else GPU
         self.card = 0 if args.cpu else cuts.gpu_memory_bytes()
-        self._profiles: dict[str, Path] = {}
+        self.profiles: dict[str, Path] = {}
 
     def parts(self, suite: Suite) -> list[cuts.Part]:
         """The devices of a suite."""
@@ -71,8 +71,8 @@ class Machine:
     def _profile(self, parts: list[cuts.Part], shape: Shape, dtype: str) -> Path:
         devices = cuts.devices_yaml(parts)
         key = json.dumps([devices, asdict(shape), dtype])
-        if key not in self._profiles:
-            path = self.folder / f"profile-{len(self._profiles)}.json"
+        if key not in self.profiles:
+            path = self.folder / f"profile-{len(self.profiles)}.json"
             (self.folder / "devices.yaml").write_text(devices)
             command = [self.args.cephalorun, "profile", "--json", f"--python={sys.executable}"]
             command += [f"--devices={self.folder / 'devices.yaml'}"]
@@ -85,8 +85,8 @@ class Machine:
                 )
             if done.returncode:
                 raise Failed(f"profile of {shape}: {done.stderr[-2000:]}")
-            self._profiles[key] = path
-        return self._profiles[key]
+            self.profiles[key] = path
+        return self.profiles[key]
 
     def train(self, parts: list[cuts.Part], rows: list[Row]) -> list[dict[str, Any]]:
         """Results of the rows, in one set of workers. Rows that were not reached have an error."""
@@ -204,13 +204,16 @@ def main() -> None:
         show(json.loads(args.show.read_text()))
         return
     with tempfile.TemporaryDirectory(prefix="cephalo-bench-") as name:
-        suites = run(Machine(Path(name), args), args.suites)
+        machine = Machine(Path(name), args)
+        suites = run(machine, args.suites)
+        profiles = [json.loads(path.read_text()) for path in machine.profiles.values()]
     document = {
         "hardware": cuts.hardware(args.cpu),
         "torch": version("torch"),
         "python": platform.python_version(),
         "cephalorun": cuts.ask(str(args.cephalorun), "version"),
         "suites": suites,
+        "profiles": profiles,
     }
     if args.json:
         args.json.write_text(json.dumps(document) + "\n")
