@@ -64,7 +64,17 @@ func more(missing int64) string {
 // holdsLess compares what a rank is given.
 func holdsLess(now, was solver.RankPlan) bool {
 	return largest(now) < largest(was) || now.Batch < was.Batch || now.StatePPM < was.StatePPM ||
-		was.Activations == solver.Keep && now.Activations != solver.Keep
+		was.Activations == solver.Keep && now.Activations != solver.Keep ||
+		now.Activations == was.Activations && kept(now) < kept(was)
+}
+
+// kept is how many units a rank keeps although it does not keep all.
+func kept(r solver.RankPlan) int {
+	sum := 0
+	for _, n := range r.KeptUnits {
+		sum += n
+	}
+	return sum
 }
 
 func largest(r solver.RankPlan) int {

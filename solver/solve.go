@@ -114,7 +114,7 @@ func (m *model) fastest(variants []*catalogue, below float64) (*search, float64)
 // splitBoxes bounds the boxes of a search for how many units to keep in part,
 // all kinds of devices together: where it is reached, devices are many and all
 // different, and the plan is the best found, no slower than without.
-const splitBoxes = 60_000
+const splitBoxes = 30_000
 
 // bounded is the model with a bound on the boxes that depends on its kinds.
 func (m *model) bounded() *model {

@@ -16,7 +16,7 @@ func Plan(p solver.Plan, names []string) string {
 	var rows [][]string
 	for i, r := range p.Ranks {
 		rows = append(rows, []string{
-			number(r.Rank), nameOf(names, i, r.Device), string(r.Activations), number(r.Batch), microbatches(r.MicroBatches), share(r.StatePPM),
+			number(r.Rank), nameOf(names, i, r.Device), activations(r), number(r.Batch), microbatches(r.MicroBatches), share(r.StatePPM),
 			Ms(r.Predicted.ForwardMs), Ms(r.Predicted.BackwardMs), Bytes(r.Predicted.MemoryBytes), Bytes(r.Predicted.UsableMemoryBytes),
 		})
 	}
@@ -33,6 +33,17 @@ func Plan(p solver.Plan, names []string) string {
 		}
 	}
 	return b.String()
+}
+
+// activations is the policy of a rank, and what it keeps all the same.
+func activations(r solver.RankPlan) string {
+	out := string(r.Activations)
+	for _, class := range slices.Sorted(maps.Keys(r.KeptUnits)) {
+		if n := r.KeptUnits[class]; n > 0 {
+			out += fmt.Sprintf(", %d of %s kept", n, class)
+		}
+	}
+	return out
 }
 
 // exceptions names the classes whose shares are not those of the table.

@@ -42,7 +42,7 @@ func TestGolden(t *testing.T) {
 		Ranks: []solver.RankPlan{
 			{Rank: 0, Device: "GPU-8f0a", Batch: 48, MicroBatches: []int{7, 7, 7, 7, 7, 7, 6}, StatePPM: 912345, ClassStatePPM: map[string]int{"GPT (root)": 500_000, "Norm": 0}, Activations: solver.Keep,
 				Predicted: solver.RankPrediction{ForwardMs: 12.34, BackwardMs: 1234.5, MemoryBytes: 3 << 30, UsableMemoryBytes: 140 << 30}},
-			{Rank: 1, Device: "virtual-slow", MicroBatches: []int{}, StatePPM: 87655, ClassStatePPM: map[string]int{"GPT (root)": 500_000, "Norm": 1_000_000}, Activations: solver.Recompute},
+			{Rank: 1, Device: "virtual-slow", MicroBatches: []int{}, StatePPM: 87655, ClassStatePPM: map[string]int{"GPT (root)": 500_000, "Norm": 1_000_000}, Activations: solver.Recompute, KeptUnits: map[string]int{"Block": 5}},
 		},
 		Predicted:    solver.PlanPrediction{IterationMs: 1300, SamplesPerSecond: 49.2, Bottleneck: "GPU 0 computes all the time"},
 		Alternatives: []solver.Alternative{{Strategy: "even", IterationMs: 2600, Reason: "2.00 times the plan's time"}, {Strategy: "even-ordinary", Reason: "lacks 5 bytes"}},

@@ -241,7 +241,9 @@ def test_some_units_are_kept(ranks, kept, shares):
 
 
 def refuse_a_class_that_is_not_there(plan):
-    with pytest.raises(ValueError, match="names units of class 'Layer', and the model has Block, Mod"):
+    with pytest.raises(
+        ValueError, match="names units of class 'Layer', and the model has Block, Mod"
+    ):
         on_rank(CASES["tied"], plan)
 
 

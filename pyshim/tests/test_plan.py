@@ -56,7 +56,9 @@ def with_classes(*shares):
 
 
 def test_shares_of_classes():
-    plan = parse_plan(with_classes(*({"Block": p, "Norm": q} for p, q in [(1, PPM), (PPM - 3, 0), (2, 0)])))
+    plan = parse_plan(
+        with_classes(*({"Block": p, "Norm": q} for p, q in [(1, PPM), (PPM - 3, 0), (2, 0)]))
+    )
     assert plan.shares_of(["Block"]) == (1, PPM - 3, 2)
     assert plan.shares_of(["Other", "Norm"]) == (PPM, 0, 0)
     assert plan.shares_of(["Other"]) == plan.shares_of(["Block", "Norm"]) == plan.state_ppm
