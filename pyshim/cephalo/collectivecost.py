@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from .comm import Handle, ReduceHandle
 from .flat import FlatBuffer
 from .layout import PPM, build_layout
 from .timing import Stopwatch, Together
@@ -24,7 +25,8 @@ UNEVEN = (4, 2, 1, 1)
 
 @dataclass(frozen=True)
 class CollectiveTimes:
-    """Milliseconds of one unit's gather and reduction."""
+    """Milliseconds of one unit's gather, and how much longer its reduction beside a gather takes:
+    in the backward both are under way, and a transport may carry more with two than with one."""
 
     all_gather_ms: float
     reduce_scatter_ms: float
@@ -55,8 +57,8 @@ def uneven_shares(world_size: int) -> list[int]:
 def measure_collectives(
     unit: Unit, state_ppm: Sequence[int], stopwatch: Stopwatch, together: Together
 ) -> CollectiveTimes:
-    """Median times of the unit's gather and reduction with these shares, on buffers of their own:
-    cast, collective and copies. Collective; the slowest rank's time counts on each."""
+    """Median times with these shares, on buffers of their own: cast, collective and copies.
+    Collective; the slowest rank's time counts on each."""
     buffers = [b for u in (unit, *unit.absorbed) for b in u.buffers if b.layout.numel]
     if not buffers:
         return CollectiveTimes(0.0, 0.0)
@@ -65,40 +67,39 @@ def measure_collectives(
         len(runs) <= MOST_RUNS and sum(map(sum, runs[1:])) < ENOUGH_MS
     ):
         together.barrier()
-        gather = sum(_gather_ms(b, state_ppm, stopwatch) for b in buffers)
+        gather = _wall_ms(lambda: [_gather(b, state_ppm).wait() for b in buffers], stopwatch)
         together.barrier()
-        reduce = sum(_reduce_ms(b, state_ppm, stopwatch) for b in buffers if b.trainable)
-        runs.append(together.largest(gather, reduce))
-    runs = runs[1:]
-    return CollectiveTimes(*(statistics.median(r[i] for r in runs) for i in range(2)))
+        both = _wall_ms(lambda: _gather_and_reduce(buffers, state_ppm), stopwatch)
+        runs.append(together.largest(gather, both))
+    gather, both = (statistics.median(r[i] for r in runs[1:]) for i in range(2))
+    return CollectiveTimes(gather, max(0.0, both - gather))
+
+
+def _gather_and_reduce(buffers: Sequence[FlatBuffer], state_ppm: Sequence[int]) -> None:
+    under_way = [_gather(b, state_ppm) for b in buffers]
+    under_way += [_reduce(b, state_ppm) for b in buffers if b.trainable]
+    for handle in under_way:
+        handle.wait()
 
 
 def _sizes(buffer: FlatBuffer, state_ppm: Sequence[int]) -> tuple[int, ...]:
     return build_layout([s.shape for s in buffer.layout.spans], state_ppm).sizes
 
 
-def _gather_ms(buffer: FlatBuffer, state_ppm: Sequence[int], stopwatch: Stopwatch) -> float:
+def _gather(buffer: FlatBuffer, state_ppm: Sequence[int]) -> Handle:
     comm, sizes = buffer.comm, _sizes(buffer, state_ppm)
     shard = torch.zeros(sizes[comm.rank], dtype=buffer.dtype, device=comm.device)
-
-    def gather() -> None:
-        full = torch.empty(sum(sizes), dtype=buffer.compute_dtype, device=comm.device)
-        comm.gather(full, shard.to(buffer.compute_dtype), sizes).wait()
-
-    return _wall_ms(gather, stopwatch)
+    full = torch.empty(sum(sizes), dtype=buffer.compute_dtype, device=comm.device)
+    return comm.gather(full, shard.to(buffer.compute_dtype), sizes)
 
 
-def _reduce_ms(buffer: FlatBuffer, state_ppm: Sequence[int], stopwatch: Stopwatch) -> float:
+def _reduce(buffer: FlatBuffer, state_ppm: Sequence[int]) -> ReduceHandle:
     comm, sizes = buffer.comm, _sizes(buffer, state_ppm)
     full = torch.zeros(sum(sizes), dtype=buffer.sum_dtype, device=comm.device)
     wire = buffer.reduce_dtype
     if wire.itemsize >= buffer.sum_dtype.itemsize:
         wire = buffer.sum_dtype
-
-    def reduce() -> None:
-        comm.reduce(full.mul_(0.5).to(wire), sizes, buffer.sum_dtype).wait()
-
-    return _wall_ms(reduce, stopwatch)
+    return comm.reduce(full.mul_(0.5).to(wire), sizes, buffer.sum_dtype)
 
 
 def _wall_ms(run, stopwatch: Stopwatch) -> float:

@@ -4,6 +4,9 @@ An optimizer that treats every element alone gives the same numbers on this rank
 whole tensor, so its step runs on plain tensors: in the form (foreach, fused, loop) that PyTorch
 takes for them on one device, without a DTensor's dispatch for every operator. Before and after the
 step, and in every hook, scripts see the parameters, gradients and state that they know.
+
+The foreach form makes temporary copies of all that it is given, which is a quarter of the state of
+Adam; so it is given a part at a time, and a device may be filled with state.
 """
 
 from __future__ import annotations
@@ -34,6 +37,10 @@ ELEMENTWISE = (
 )
 """Classes whose ``step`` looks at one element at a time. AdamW has Adam's. Subclasses that scripts
 write call it through ``super().step()``, with everything of their own around it."""
+
+
+AT_A_TIME_BYTES = 256 << 20
+"""Parameters of one foreach call; a larger one is alone."""
 
 
 def install(cls: type) -> None:
@@ -71,13 +78,13 @@ def _holds(optimizer: Optimizer, cls: type) -> bool:
 def _rows_in_place(optimizer: Optimizer) -> Iterator[None]:
     """The optimizer holds the local tensors of its parameters, their gradients and state. What it
     then changes in place is changed in the parameters; new state is given their layout."""
-    state = optimizer.state
-    shown = [(group, group["params"]) for group in optimizer.param_groups]
+    state, shown = optimizer.state, optimizer.param_groups
     pieces: list[tuple[DTensor, torch.Tensor]] = []
     try:
-        for group, params in shown:
+        groups = []
+        for group in shown:
             own = []
-            for param in params:
+            for param in group["params"]:
                 piece = _local(param)
                 if piece is not param:
                     piece.grad = _local(param.grad)
@@ -85,15 +92,28 @@ def _rows_in_place(optimizer: Optimizer) -> Iterator[None]:
                         state[piece] = {name: _local(x) for name, x in state[param].items()}
                     pieces.append((param, piece))
                 own.append(piece)
-            group["params"] = own
+            groups += [{**group, "params": part} for part in _parts(own)]
+        optimizer.param_groups = groups
         yield
     finally:
-        for group, params in shown:
-            group["params"] = params
+        optimizer.param_groups = shown
         for param, piece in pieces:
             piece.grad = None
             if piece in state:
                 _give_back(param, state.pop(piece), state[param])
+
+
+def _parts(params: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """The list in parts of AT_A_TIME_BYTES at most, or of one tensor."""
+    part: list[torch.Tensor] = []
+    size = 0
+    for param in params:
+        if part and size + param.nbytes > AT_A_TIME_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(param)
+        size += param.nbytes
+    yield part
 
 
 def _local(value: Any) -> Any:

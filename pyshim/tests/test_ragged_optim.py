@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor, Replicate
 
+from cephalo import optimizers
 from cephalo.ragged import RaggedDTensor
 from ragged_cases import LAYOUTS, SHAPES, full, mesh, parameter, randoms, shard
 
@@ -47,7 +48,8 @@ def _train(kind, options, params, grads_of):
     return optimizer
 
 
-def _optimizers(world, names):
+def _optimizers(world, names, at_a_time=optimizers.AT_A_TIME_BYTES):
+    optimizers.AT_A_TIME_BYTES = at_a_time
     values = randoms(SHAPES, 1)
     grads = [randoms(SHAPES, 10 + step) for step in range(STEPS)]
     for name in names:
@@ -74,6 +76,10 @@ def _optimizers(world, names):
 @pytest.mark.parametrize("half", [0, 1])
 def test_optimizers_step_as_one_process_does(ranks, world, half):
     ranks(world, _optimizers, world, sorted(OPTIMIZERS)[half::2])
+
+
+def test_steps_are_made_a_part_of_the_parameters_at_a_time(ranks):
+    ranks(2, _optimizers, 2, ["adamw foreach", "sgd foreach", "nadam"], 64)
 
 
 def _foreach_is_default():

@@ -33,6 +33,8 @@ class Row:
     ``set_requires_gradient_sync`` does."""
     state_ppm: list[int] = field(default_factory=list)
     activations: list[str] = field(default_factory=list)
+    details: list[dict[str, Any]] = field(default_factory=list)
+    """What else a plan says of each rank: shares by unit class, units that are kept."""
     predicted: dict[str, Any] = field(default_factory=dict)
     """From the plan: ``iteration_ms``, and ``memory_bytes`` by rank."""
     steps: int = 3
@@ -57,6 +59,7 @@ class Row:
                 "micro_batches": micro,
                 "state_ppm": ppm[rank],
                 "activations": self.activations[rank] if self.activations else "recompute",
+                **(self.details[rank] if self.details else {}),
             }
             for rank, micro in enumerate(self.micro)
         ]
@@ -89,6 +92,7 @@ def of_plan(plan: dict[str, Any], **fields: Any) -> Row:
         micro=[r["micro_batches"] for r in ranks],
         state_ppm=[r["state_ppm"] for r in ranks],
         activations=[r["activations"] for r in ranks],
+        details=[{k: r[k] for k in ("class_state_ppm", "kept_units") if k in r} for r in ranks],
         predicted=predicted,
         **fields,
     )

@@ -36,7 +36,7 @@ GPU = Scale(
     long=Shape("gpt", 8, 1024, 16, 2048, 16384),
     wide=Shape("gpt", 8, 1024, 16, 256, 131072),
     large=Shape("gpt", 24, 2048, 16, 512, 16384),
-    vit=Shape("vit", 24, 1024, 16, 196, 1000),
+    vit=Shape("vit", 24, 1024, 16, 256, 1000),
     counts=(2, 4, 8, 16, 32),
     batch=256,
     dtypes=("bf16", "fp16"),
@@ -218,10 +218,14 @@ def unequal(scale: Scale, world: int, plan: Planner) -> list[Row]:
             **common,
         )
         cut = [_cut(sum(m)) for m in again.micro]
-        rows.append(
-            dataclasses.replace(again, micro=cut, activations=["recompute"] * world, predicted={})
-        )
+        rows.append(_recomputed(again, cut))
     return rows
+
+
+def _recomputed(row: Row, micro: list[list[int]]) -> Row:
+    """A planned row with other microbatches and everything recomputed."""
+    policies = ["recompute"] * len(micro)
+    return dataclasses.replace(row, micro=micro, activations=policies, details=[], predicted={})
 
 
 def _cut(batch: int) -> list[int]:
@@ -252,9 +256,7 @@ def stock_unequal(scale: Scale, world: int, plan: Planner) -> list[Row]:
         )
         cut = [[sum(m) // count + (i < sum(m) % count) for i in range(count)] for m in again.micro]
         cut = [[size for size in sizes if size] for sizes in cut]
-        rows.append(
-            dataclasses.replace(again, micro=cut, activations=["recompute"] * world, predicted={})
-        )
+        rows.append(_recomputed(again, cut))
     return rows
 
 
