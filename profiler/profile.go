@@ -48,6 +48,9 @@ type Unit struct {
 	TrainableParameters *int64 `json:"trainable_parameters,omitempty"`
 	// WholeBatch marks a unit that runs on the whole local batch at once.
 	WholeBatch bool `json:"whole_batch,omitempty"`
+	// Held marks a unit that is gathered once, from the forward to the end of the
+	// backward, as the root unit is.
+	Held bool `json:"held,omitempty"`
 	// WholeBatchReason says why, where it need not be so.
 	WholeBatchReason string `json:"whole_batch_reason,omitempty"`
 	// Inside are the kinds of nested units that run together with the unit and

@@ -97,7 +97,7 @@ func readUnit(o *Fields) Unit {
 		Class:      o.Text("class", true),
 		Count:      int(o.Whole("count", true)),
 		Parameters: o.Whole("parameters", true),
-		WholeBatch: o.Truth("whole_batch", false),
+		WholeBatch: o.Truth("whole_batch", false), Held: o.Truth("held", false),
 
 		WholeBatchReason: o.Text("whole_batch_reason", false),
 	}

@@ -159,3 +159,23 @@ func TestKeptActivationsAreCountedOnce(t *testing.T) {
 		t.Errorf("never below nothing, never falling beyond the points: %+v", kept)
 	}
 }
+
+func TestHeldUnitsAreGatheredOnce(t *testing.T) {
+	p := twoDevices()
+	p.Units[0].Held = true
+	a := Allocation{EvenShares, false, []RankAllocation{{Batch: 4, MicroBatches: []int{4}, StatePPM: 5e5, Activations: Recompute}, {Batch: 2, MicroBatches: []int{2}, StatePPM: 5e5, Activations: Recompute}}}
+	got, err := Evaluate(p, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := p.Collectives["block"]
+	p.Units[0].Held = false
+	p.Collectives["block"] = Collective{}
+	free, err := Evaluate(p, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := free.IterationMs + 2*(c.AllGatherMs+c.ReduceScatterMs); math.Abs(got.IterationMs-want) > 1e-9 {
+		t.Errorf("iteration %v ms, want %v: two units, each gathered and reduced once", got.IterationMs, want)
+	}
+}

@@ -76,6 +76,10 @@ type UnitClass struct {
 	// WholeBatch units run on the rank's whole local batch at once, as the root
 	// unit does; the others run microbatch by microbatch.
 	WholeBatch bool
+	// Held units are gathered once, before everything else, and reduced once, after
+	// it: their collectives overlap with nothing and are not part of their passes.
+	// Where no class says so, that holds for the root beside its passes.
+	Held bool
 	// Inside are other names of its parts: nested units that run together with it
 	// have the shares of the class.
 	Inside []string

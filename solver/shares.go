@@ -122,6 +122,9 @@ func (m *model) floors(ragged, even classes) []float64 {
 	var out []float64
 	for _, s := range m.steps() {
 		c, factor := m.problem.Collectives[m.problem.Units[s.class].Class], m.factor(s.class, ragged, even)
+		if m.problem.Units[s.class].Held {
+			factor = 0
+		}
 		floor := c.AllGatherMs * factor
 		if s.backward {
 			floor += c.ReduceScatterMs * factor
@@ -134,6 +137,17 @@ func (m *model) floors(ragged, even classes) []float64 {
 // exposedMs is what overlaps with nothing: the first gather and the last
 // reduction, both of the root unit, and the problem's fixed time.
 func (m *model) exposedMs(ragged, even classes) float64 {
+	exposed, held := 0.0, false
+	for i, u := range m.problem.Units {
+		if u.Held {
+			c := m.problem.Collectives[u.Class]
+			exposed += float64(u.Count) * (c.AllGatherMs + c.ReduceScatterMs) * m.factor(i, ragged, even)
+			held = true
+		}
+	}
+	if held {
+		return m.problem.FixedMs + exposed
+	}
 	root := max(0, slices.IndexFunc(m.problem.Units, func(u UnitClass) bool { return u.WholeBatch }))
 	c := m.problem.Collectives[m.problem.Units[root].Class]
 	return m.problem.FixedMs + (c.AllGatherMs+c.ReduceScatterMs)*m.factor(root, ragged, even)

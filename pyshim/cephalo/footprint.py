@@ -72,14 +72,18 @@ def held_bytes(engine: Engine, classes: list[UnitClass]) -> int:
     """What is gathered, with gradients, from the start of a forward to the end of the backward: a
     root around other units, and units that run whole and cannot know when their backward is over
     (groups of modules, and units whose arguments want no gradient)."""
-    total = 0
-    for made in classes:
-        if made.root:
-            holds = len(engine.units) > 1
-        else:
-            wants = any(w for call in made.calls for w in call.wants)
-            grouped = len(made.units[0].modules) > 1
-            holds = made.whole_batch and bool(made.calls) and (grouped or not wants)
-        if holds:
-            total += sum(gathered_bytes(u) + gradient_bytes(u) for u in made.units)
-    return total
+    return sum(
+        gathered_bytes(u) + gradient_bytes(u)
+        for made in classes
+        if is_held(engine, made)
+        for u in made.units
+    )
+
+
+def is_held(engine: Engine, made: UnitClass) -> bool:
+    """True if units of the class are gathered once, from a forward to the end of its backward."""
+    if made.root:
+        return len(engine.units) > 1
+    wants = any(w for call in made.calls for w in call.wants)
+    grouped = len(made.units[0].modules) > 1
+    return made.whole_batch and bool(made.calls) and (grouped or not wants)

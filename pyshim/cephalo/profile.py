@@ -27,7 +27,7 @@ from .devicefacts import device_facts, overhead_bytes, room_bytes
 from .devices import DeviceEntry
 from .engine import Engine
 from .events import Events
-from .footprint import held_bytes, static_bytes
+from .footprint import held_bytes, is_held, static_bytes
 from .measurefile import write_measurement
 from .oom import release
 from .optimizercost import OptimizerCost, measure_optimizers
@@ -120,7 +120,7 @@ class Profiler:
             "torch": torch.__version__.split("+")[0],
             "script": self._script(batch),
             "model": _model(engine, optimizer),
-            "units": [_unit(made) for made in classes],
+            "units": [_unit(engine, made) for made in classes],
             "reserved_bytes": self._reserved(engine, held, points),
             "fixed_ms": optimizer.step_ms + control_ms,
             "ragged_factor": ragged,
@@ -229,13 +229,14 @@ def _model(engine: Engine, optimizer: OptimizerCost) -> dict[str, Any]:
     }
 
 
-def _unit(made: UnitClass) -> dict[str, Any]:
+def _unit(engine: Engine, made: UnitClass) -> dict[str, Any]:
     return {
         "class": made.name,
         "count": len(made.units),
         "parameters": parameters_of(made.units[0]),
         "trainable_parameters": parameters_of(made.units[0], trainable=True),
         "whole_batch": made.whole_batch,
+        "held": is_held(engine, made),
         "whole_batch_reason": made.reason,
         "inside": sorted({u.kind for u in made.units[0].absorbed}),
     }

@@ -37,6 +37,7 @@ def test_file_says_what_the_units_are_and_cost(ranks, tmp_path, world):
     normed = WIDTH * WIDTH + WIDTH + 2 * SEQUENCE
     root = 2 * VOCAB * WIDTH
     for one in found:
+        assert [u["held"] for u in one["units"]] == [False, False, True]
         units = [(u["class"], u["count"], u["parameters"], u["whole_batch"]) for u in one["units"]]
         assert units == [
             ("Block", LAYERS, BLOCK_PARAMETERS, False),

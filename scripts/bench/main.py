@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,14 @@ class Failed(RuntimeError):
     """A row or a profile did not come to its end; the text says why."""
 
 
+class Interrupted(BaseException):
+    """SIGINT or SIGTERM came; what was measured until then is still shown."""
+
+
+def interrupt(*_: Any) -> None:
+    raise Interrupted
+
+
 class Machine:
     """Cuts the device, asks for plans, and trains rows."""
 
@@ -48,6 +57,7 @@ class Machine:
         self.folder, self.args = folder, args
         self.scale = CPU if args.cpu else GPU
         self.card = 0 if args.cpu else cuts.gpu_memory_bytes()
+        self.interrupted = False
         self.profiles: dict[str, Path] = {}
 
     def parts(self, suite: Suite) -> list[cuts.Part]:
@@ -114,6 +124,8 @@ class Machine:
                 why = f"ended with {process.returncode}"
             except subprocess.TimeoutExpired:
                 why = f"not done after {self.args.limit:.0f} s"
+            except Interrupted:
+                self.interrupted, why = True, "interrupted"
             finally:
                 stop(process)
         text = (self.folder / "workers.log").read_text(errors="replace")
@@ -150,6 +162,8 @@ def run(machine: Machine, names: list[str]) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     waiting: dict[str, list[tuple[str, Row]]] = {}
     for name in names:
+        if machine.interrupted:
+            break
         suite = SUITES[name]
         parts = machine.parts(suite)
         try:
@@ -157,13 +171,20 @@ def run(machine: Machine, names: list[str]) -> dict[str, list[dict[str, Any]]]:
         except Failed as err:
             say(f"{name}: {err}")
             continue
+        except Interrupted:
+            machine.interrupted = True
+            break
         if machine.args.cpu:
             rows = [replace(row, steps=min(row.steps, 2), warm_up=1) for row in rows]
         if suite.alone:
-            found[name] = [result for row in rows for result in machine.train(parts, [row])]
+            for row in rows:
+                if not machine.interrupted:
+                    found.setdefault(name, []).extend(machine.train(parts, [row]))
         else:
             waiting.setdefault(json.dumps(parts), []).extend((name, row) for row in rows)
     for parts, rows in waiting.items():
+        if machine.interrupted:
+            break
         results = machine.train(json.loads(parts), [row for _, row in rows])
         for (name, _), result in zip(rows, results, strict=True):
             found.setdefault(name, []).append(result)
@@ -203,6 +224,8 @@ def main() -> None:
     if args.show:
         show(json.loads(args.show.read_text()))
         return
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
     with tempfile.TemporaryDirectory(prefix="cephalo-bench-") as name:
         machine = Machine(Path(name), args)
         suites = run(machine, args.suites)
