@@ -73,7 +73,7 @@ func TestTheJournalKnowsWhatTheBudgetsFileDoesNot(t *testing.T) {
 	r.replay([]byte(`{"time":"0001-01-01T00:00:00Z","kind":"checkpoint","rank":0,"phase":"saved","path":"/c/step-2","step":2}
 {"kind":"step","rank":1,"step":7}
 {"time":"2026-01-02T03:04:05Z","kind":"checkpoint","rank":0,"phase":"saved","path":"/c/step-6","step":6,"files":{"a":1}}
-{"kind":"step","rank":0,"st`))
+{"kind":"step","rank":0,"st`), keptCheckpoints)
 	if r.BestStep != 7 || len(r.Checkpoints) != 2 || r.newest().Path != "/c/step-6" || r.newest().Files["a"] != 1 || r.Checkpoints[0].Broken != "x" {
 		t.Errorf("got %+v", r)
 	}

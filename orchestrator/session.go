@@ -53,6 +53,7 @@ type session struct {
 	banned     []string
 	comeback   *comeback
 	stragglers *stragglers
+	removing   <-chan []removed // nil unless checkpoints are being removed
 	// launched is when the newest attempt began, and firstStep how long the first one
 	// took to its first step; 0 before that.
 	launched  time.Time
@@ -109,6 +110,9 @@ func (s *session) check() error {
 	if s.spec.MaxRestarts < 0 {
 		return usage("--max-restarts is %d; it must be at least 0", s.spec.MaxRestarts)
 	}
+	if s.spec.KeepCheckpoints < 0 {
+		return usage("--keep-checkpoints is %d; it must be at least 1, or 0 for all", s.spec.KeepCheckpoints)
+	}
 	if s.spec.Script == "" {
 		return nil
 	}
@@ -161,6 +165,9 @@ func (s *session) fillFolder() error {
 
 // close gives the run up.
 func (s *session) close() {
+	s.collectRemoved(removalLimit)
+	s.rotate() // what was saved while others were being removed
+	s.collectRemoved(removalLimit)
 	if s.journal != nil {
 		_ = s.journal.Close()
 	}

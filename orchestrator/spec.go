@@ -39,6 +39,8 @@ type Spec struct {
 	// ResumeArgs follow the script's own arguments when it is to go on from its newest
 	// checkpoint.
 	ResumeArgs []string
+	// KeepCheckpoints is how many of the script's checkpoints are kept; 0: all.
+	KeepCheckpoints int
 	// StuckAfter is how long ranks may wait for each other at the least; 0: for ever.
 	StuckAfter time.Duration
 }

@@ -167,6 +167,7 @@ func fakeWork(argv []string) int {
 //	hang RANK             that rank stands still, and the others wait for it
 //	await COMMAND         wait for that command of the supervisor's, save and stop
 //	rename A B            rename a checkpoint
+//	own NAME              make a file of its own beside the checkpoints
 //	deaf                  ignore SIGTERM from here on
 //	train-on              train, saving at every step, until told to stop
 //	wait                  wait until told to stop, or killed
@@ -273,6 +274,12 @@ func (w *fakeWorker) script(lines, args []string) int {
 			if w.rank == 0 {
 				_ = os.Rename(filepath.Join(checkpoints(), from), filepath.Join(checkpoints(), to))
 			}
+		case "own":
+			if w.rank == 0 {
+				path := filepath.Join(checkpoints(), rest)
+				_ = os.MkdirAll(filepath.Dir(path), 0o755)
+				_ = os.WriteFile(path, nil, 0o644)
+			}
 		case "deaf":
 			signal.Ignore(unix.SIGTERM)
 		case "train-on":
@@ -352,7 +359,7 @@ func (w *fakeWorker) save() {
 			_ = os.WriteFile(filepath.Join(dir, name), []byte(strconv.Itoa(w.step)+"........"), 0o644)
 		}
 	}
-	w.send("checkpoint", map[string]any{"phase": "saved", "path": dir, "step": w.step, "files": map[string]int{"shard": 8 + len(strconv.Itoa(w.step))}})
+	w.send("checkpoint", map[string]any{"phase": "saved", "placed": true, "path": dir, "step": w.step, "files": map[string]int{"shard": 8 + len(strconv.Itoa(w.step))}})
 }
 
 // newest is the newest checkpoint there is; empty without one.

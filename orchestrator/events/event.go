@@ -18,7 +18,7 @@ const (
 	Step       Kind = "step"
 	Phase      Kind = "phase"
 	Profile    Kind = "profile"
-	Checkpoint Kind = "checkpoint" // phase: saving | saved | failed | loaded | can-save
+	Checkpoint Kind = "checkpoint" // phase: saving | saved | failed | loaded | can-save | removed
 	Resume     Kind = "resume"     // the script goes on after step
 	Heartbeat  Kind = "heartbeat"  // where the rank is; not kept
 	Stacks     Kind = "stacks"     // the rank has written its stacks to path
@@ -77,6 +77,8 @@ type Event struct {
 
 	// Files are those of a checkpoint, with their sizes.
 	Files map[string]int64 `json:"files,omitempty"`
+	// Placed says that a checkpoint was written aside and got its name when it was whole.
+	Placed bool `json:"placed,omitempty"`
 	// OutOfMemory marks an error for want of memory on the device; NeededBytes is what
 	// the rank would have held at once, 0 when it is not known.
 	OutOfMemory bool  `json:"out_of_memory,omitempty"`
