@@ -55,6 +55,9 @@ func (s *session) hearCheckpoint(e events.Event) {
 		if e.Phase == checkpointSaved {
 			r.progress(e.Step)
 			s.comeback.saved = true
+			if s.better != nil {
+				s.better.saved = true
+			}
 			s.rotate()
 		}
 	default:

@@ -39,6 +39,9 @@ type Spec struct {
 	// ResumeArgs follow the script's own arguments when it is to go on from its newest
 	// checkpoint.
 	ResumeArgs []string
+	// ReplanAfter is for how many steps a rank must be slower or faster than planned before
+	// a better plan is looked for; 0: never.
+	ReplanAfter int
 	// KeepCheckpoints is how many of the script's checkpoints are kept; 0: all.
 	KeepCheckpoints int
 	// StuckAfter is how long ranks may wait for each other at the least; 0: for ever.

@@ -21,7 +21,7 @@ func (s *session) train(ctx context.Context) error {
 		err := s.trainOnce(ctx)
 		var failed *ScriptError
 		if errors.Is(err, errReplan) {
-			err = s.useMoreDevices(ctx)
+			err = s.changePlan(ctx)
 			if err == nil {
 				continue
 			}
@@ -45,6 +45,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 	}
 	s.tracker.begin(len(s.devices.Chosen))
 	s.stragglers = newStragglers(s.plan)
+	s.drift, s.better, s.solving = newDrift(s.plan, s.spec.ReplanAfter), nil, nil
 	s.resumedAt = 0
 	a := s.newAttempt(launch.Train, "")
 	if err := s.restarts.write(s.run); err != nil {
@@ -66,7 +67,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 	}
 	s.comeback = s.lookForDevices(ctx)
 	defer s.comeback.end()
-	a.enough = s.comeback.enough
+	a.enough = func() bool { return s.comeback.enough() || s.isBetter() }
 	kills := readOOMKills(os.DirFS("/"))
 	end, err := a.do(ctx)
 	if err != nil {
@@ -95,22 +96,6 @@ func (s *session) trainOnce(ctx context.Context) error {
 
 // errReplan is an attempt that was stopped for a better plan.
 var errReplan = errors.New("stopped for another plan")
-
-// useMoreDevices plans for the devices that are there again.
-func (s *session) useMoreDevices(ctx context.Context) error {
-	if err := s.enter(Restarting, "a device is back", nil); err != nil {
-		return err
-	}
-	s.restarts.Total++
-	if err := s.restarts.write(s.run); err != nil {
-		return err
-	}
-	present, err := s.present(ctx)
-	if err != nil || sameUUIDs(present, s.devices.Chosen) {
-		return err
-	}
-	return s.replanOn(present)
-}
 
 // lastSave makes a failed save at the end of the training what it is: lost work.
 func (s *session) lastSave() error {
@@ -150,6 +135,7 @@ func (s *session) hearTraining(e events.Event) {
 	}
 	s.screen.progress(step)
 	s.nameStragglers(step)
+	s.watchDrift(step)
 	if s.deps.Now().Sub(s.written) >= statusInterval {
 		if err := s.writeStatus(Status{State: s.state, Step: &step}); err != nil {
 			s.deps.Logger.Error("write status", "error", err)

@@ -126,3 +126,33 @@ func TestARankThatComputesIsNotStuck(t *testing.T) {
 		t.Errorf("stuck: %+v", f)
 	}
 }
+
+// The machine was suspended, or starved by its host: nobody could move, and nobody is blamed.
+func TestAMachineThatStoodStillIsNotARankThatDid(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newWatch(2, time.Minute, firstStepLimit, at)
+	beats := func(now time.Time) {
+		for rank := range 2 {
+			w.take(events.Event{Kind: events.Heartbeat, Rank: rank, Step: 3, Phase: "forward", Collective: "gather", Moves: 4}, now)
+		}
+	}
+	for rank := range 2 {
+		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
+		w.take(events.Event{Kind: events.Step, Rank: rank, Step: 3, StepMs: 10}, at)
+	}
+	beats(at)
+	w.look(at.Add(time.Second))
+	woken := at.Add(time.Hour)
+	w.look(woken)
+	if f, stuck := w.stuck(woken); stuck {
+		t.Errorf("stuck: %+v", f)
+	}
+	for n := range 62 {
+		now := woken.Add(time.Duration(n) * time.Second)
+		w.look(now)
+		beats(now)
+	}
+	if _, stuck := w.stuck(woken.Add(61 * time.Second)); !stuck {
+		t.Error("not stuck, though the ranks have stood still since")
+	}
+}
