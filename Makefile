@@ -88,10 +88,10 @@ smoke: build ## Train for two minutes with checks, on whatever this machine has
 .PHONY: bench
 bench: build ## Run the benchmarks that need no GPU
 	go test -run '^$$' -bench . -benchmem ./solver/...
-	@$(with_python); set -x; "$$python" scripts/bench_accumulation.py --cpu
+	@$(with_python); set -x; "$$python" scripts/bench/main.py --cpu --suites accumulation,equal,one
 
 .PHONY: bench-gpu
-bench-gpu: build ## Compare with stock FSDP2 on one GPU cut into four unequal parts
+bench-gpu: build ## Compare with stock FSDP2 on one GPU cut into parts
 	scripts/bench-gpu.sh
 
 .PHONY: clean

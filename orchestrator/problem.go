@@ -38,7 +38,11 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 		if d.Rank != i {
 			return solver.Problem{}, usage("profile: devices[%d] has rank %d: devices must stand in the order of their ranks", i, d.Rank)
 		}
-		problem.Devices = append(problem.Devices, DeviceOf(d))
+		device := DeviceOf(d)
+		if p.Script != nil {
+			showOneSample(problem.Units, device)
+		}
+		problem.Devices = append(problem.Devices, device)
 	}
 	if err := problem.Validate(); err != nil {
 		return solver.Problem{}, fmt.Errorf("%w: %w", ErrUsage, err)
@@ -55,7 +59,8 @@ func DeviceOf(d profiler.ProfileDevice) solver.Device {
 	device := solver.Device{
 		Rank: d.Rank, Name: d.Name, UUID: d.UUID,
 		UsableMemoryBytes: d.UsableMemoryBytes, ReservedBytes: d.ReservedBytes,
-		Costs: map[string]solver.ClassCost{},
+		HostMemoryBytes: d.HostMemoryBytes,
+		Costs:           map[string]solver.ClassCost{},
 	}
 	for class, c := range d.Costs {
 		device.Costs[class] = classCost(c)
@@ -63,10 +68,37 @@ func DeviceOf(d profiler.ProfileDevice) solver.Device {
 	return device
 }
 
+// showOneSample says what a device without samples does: its script, which does not
+// know of such a thing, is shown one sample that weighs nothing. It costs what one
+// sample costs, with what all units keep for it beside the peak of each.
+func showOneSample(units []solver.UnitClass, d solver.Device) {
+	kept := 0.0
+	for _, u := range units {
+		most := 0.0
+		for _, bytes := range d.Costs[u.Class].KeptBytesPerSample {
+			most = max(most, bytes)
+		}
+		kept += float64(u.Count) * most
+	}
+	for class, c := range d.Costs {
+		c.ForwardMs = atNone(c.ForwardMs, c.ForwardMs.At(1))
+		c.BackwardMs = atNone(c.BackwardMs, c.BackwardMs.At(1))
+		c.MemoryBytes = atNone(c.MemoryBytes, c.MemoryBytes.At(1)+kept)
+		d.Costs[class] = c
+	}
+}
+
+// atNone is the cost with its value for no sample.
+func atNone(c solver.Cost, value float64) solver.Cost {
+	c.Points = append([][2]float64{{0, value}}, c.Points...)
+	return c
+}
+
 func classCost(c profiler.UnitCosts) solver.ClassCost {
 	out := solver.ClassCost{
 		ForwardMs: cost(c.ForwardMs), BackwardMs: cost(c.BackwardMs), MemoryBytes: cost(c.MemoryBytes),
 		KeptBytesPerSample: map[solver.Policy]float64{},
+		OffloadMsPerSample: c.OffloadMsPerSample,
 	}
 	for policy, bytes := range c.KeptBytesPerSample {
 		out.KeptBytesPerSample[solver.Policy(policy)] = bytes
@@ -117,8 +149,8 @@ const (
 const idleGain = 0.05
 
 // busyUnlessIdlePays replaces a plan in which some rank has no samples by the best one
-// without, if that is about as fast. A rank without samples still shows its script one
-// that weighs nothing, which numbers that the script adds up by itself then contain.
+// without, if that is about as fast. The sample that a rank without shows its script is
+// also in the numbers that the script adds up by itself.
 func busyUnlessIdlePays(plan solver.Plan, p solver.Problem, s Strategy) solver.Plan {
 	if s == Even || p.FixedBatches != nil || !hasIdle(plan) {
 		return plan

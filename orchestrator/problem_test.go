@@ -43,26 +43,37 @@ func TestBatchesThatCannotBeDealtStayAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestADeviceIsIdleOnlyWhereThatPays(t *testing.T) {
-	for name, c := range map[string]struct {
-		slow float64
-		want []int
-	}{
-		"no slower with a sample": {8, []int{7, 1}},
-		"slower by half":          {12, []int{8, 0}},
-	} {
-		problem, err := ProblemOf(twoDevices("distributed-sampler", 1, c.slow), 8)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan, err := Solve(problem, Best)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan = busyUnlessIdlePays(plan, problem, Best)
-		if got := batchesOf(plan); !slices.Equal(got, c.want) {
-			t.Errorf("%s: batches %v, want %v", name, got, c.want)
-		}
+func TestADeviceWithoutSamplesCostsWhatOneCosts(t *testing.T) {
+	p := twoDevices("distributed-sampler", 1, 12)
+	for i := range p.Devices {
+		c := p.Devices[i].Costs["Block"]
+		c.KeptBytesPerSample = map[string]float64{"keep": 70, "recompute": 10}
+		p.Devices[i].Costs["Block"] = c
+	}
+	problem, err := ProblemOf(p, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := problem.Devices[1].Costs["Block"]
+	if f, w, m := c.ForwardMs.At(0), c.BackwardMs.At(0), c.MemoryBytes.At(0); f != 12 || w != 24 || m != 1000+4*70 {
+		t.Errorf("without samples: forward %v ms, backward %v ms, %v bytes", f, w, m)
+	}
+	plan, err := Solve(problem, Best)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := batchesOf(busyUnlessIdlePays(plan, problem, Best)); !slices.Equal(got, []int{7, 1}) {
+		t.Errorf("batches %v: a sample costs the slow device nothing more", got)
+	}
+	p.Script = nil
+	if problem, err = ProblemOf(p, 8); err != nil {
+		t.Fatal(err)
+	}
+	if plan, err = Solve(problem, Best); err != nil {
+		t.Fatal(err)
+	}
+	if got := batchesOf(plan); !slices.Equal(got, []int{8, 0}) {
+		t.Errorf("batches %v: no script is known that would be shown a sample", got)
 	}
 }
 
@@ -72,4 +83,32 @@ func batchesOf(plan solver.Plan) []int {
 		batches = append(batches, r.Batch)
 	}
 	return batches
+}
+
+func TestOffloadingIsAllowedWhereItWasMeasuredOnEveryDevice(t *testing.T) {
+	p := twoDevices("distributed-sampler", 1, 1)
+	for i := range p.Devices {
+		c := p.Devices[i].Costs["Block"]
+		c.KeptBytesPerSample, c.OffloadMsPerSample = map[string]float64{"offload": 0}, 0.25
+		p.Devices[i].Costs["Block"] = c
+		p.Devices[i].HostMemoryBytes = 5000
+	}
+	problem, err := ProblemOf(p, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []solver.Policy{solver.Recompute, solver.Offload}; !slices.Equal(problem.Policies, want) {
+		t.Errorf("policies %v, want %v", problem.Policies, want)
+	}
+	if d := problem.Devices[1]; d.HostMemoryBytes != 5000 || d.Costs["Block"].OffloadMsPerSample != 0.25 {
+		t.Errorf("got %+v", d)
+	}
+	delete(p.Devices[1].Costs["Block"].KeptBytesPerSample, "offload")
+	problem, err = ProblemOf(p, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(problem.Policies, solver.Offload) {
+		t.Errorf("policies %v: one device was not measured", problem.Policies)
+	}
 }

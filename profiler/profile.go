@@ -63,18 +63,21 @@ func (u Unit) Trainable() int64 {
 
 // ProfileDevice is one rank's device with its costs by unit class.
 type ProfileDevice struct {
-	Rank              int                  `json:"rank"`
-	Node              string               `json:"node,omitempty"`
-	Kind              Kind                 `json:"kind"`
-	Name              string               `json:"name"`
-	UUID              string               `json:"uuid,omitempty"`
-	Capability        *Capability          `json:"capability,omitempty"`
-	BF16              *bool                `json:"bf16,omitempty"`
-	MemoryBytes       int64                `json:"memory_bytes"`
-	UsableMemoryBytes int64                `json:"usable_memory_bytes"`
-	ReservedBytes     int64                `json:"reserved_bytes"`
-	Costs             map[string]UnitCosts `json:"costs"`
-	Extra             Extra                `json:"-"`
+	Rank              int         `json:"rank"`
+	Node              string      `json:"node,omitempty"`
+	Kind              Kind        `json:"kind"`
+	Name              string      `json:"name"`
+	UUID              string      `json:"uuid,omitempty"`
+	Capability        *Capability `json:"capability,omitempty"`
+	BF16              *bool       `json:"bf16,omitempty"`
+	MemoryBytes       int64       `json:"memory_bytes"`
+	UsableMemoryBytes int64       `json:"usable_memory_bytes"`
+	ReservedBytes     int64       `json:"reserved_bytes"`
+	// HostMemoryBytes is what offloading may take of the host's memory; 0 when
+	// the file does not say, which means no limit.
+	HostMemoryBytes int64                `json:"host_memory_bytes,omitempty"`
+	Costs           map[string]UnitCosts `json:"costs"`
+	Extra           Extra                `json:"-"`
 }
 
 // UnitCosts is what one unit costs on one device, by microbatch size.
@@ -85,7 +88,9 @@ type UnitCosts struct {
 	// KeptBytesPerSample is what one unit keeps per sample of the local batch
 	// between forward and backward, by policy: keep, recompute, offload.
 	KeptBytesPerSample map[string]float64 `json:"kept_bytes_per_sample,omitempty"`
-	Extra              Extra              `json:"-"`
+	// OffloadMsPerSample is the time to move what one unit offloads, one way.
+	OffloadMsPerSample float64 `json:"offload_ms_per_sample,omitempty"`
+	Extra              Extra   `json:"-"`
 }
 
 // Collective is what gathering and reducing one unit takes.

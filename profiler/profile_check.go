@@ -122,6 +122,7 @@ func (d ProfileDevice) check(l *ProblemList, path string, classes []string) {
 	inRange(l, path+".memory_bytes", float64(d.MemoryBytes), 1, maxMemoryBytes)
 	inRange(l, path+".usable_memory_bytes", float64(d.UsableMemoryBytes), 0, maxMemoryBytes)
 	inRange(l, path+".reserved_bytes", float64(d.ReservedBytes), 0, maxMemoryBytes)
+	inRange(l, path+".host_memory_bytes", float64(d.HostMemoryBytes), 0, maxMemoryBytes)
 	if d.MemoryBytes > 0 && d.UsableMemoryBytes > d.MemoryBytes {
 		l.Add(path+".usable_memory_bytes", "is %d, more than the device's memory_bytes %d", d.UsableMemoryBytes, d.MemoryBytes)
 	}
@@ -135,6 +136,7 @@ func (d ProfileDevice) check(l *ProblemList, path string, classes []string) {
 		c.ForwardMs.check(l, at+".forward_ms", maxMilliseconds)
 		c.BackwardMs.check(l, at+".backward_ms", maxMilliseconds)
 		c.MemoryBytes.check(l, at+".memory_bytes", maxMemoryBytes)
+		inRange(l, at+".offload_ms_per_sample", c.OffloadMsPerSample, 0, maxMilliseconds)
 		for _, policy := range sortedKeys(c.KeptBytesPerSample) {
 			kept := at + ".kept_bytes_per_sample." + policy
 			inRange(l, kept, c.KeptBytesPerSample[policy], 0, maxMemoryBytes)

@@ -122,6 +122,7 @@ func readDevice(o *Fields) ProfileDevice {
 		MemoryBytes:       o.Whole("memory_bytes", true),
 		UsableMemoryBytes: o.Whole("usable_memory_bytes", true),
 		ReservedBytes:     o.Whole("reserved_bytes", true),
+		HostMemoryBytes:   o.Whole("host_memory_bytes", false),
 		Costs:             map[string]UnitCosts{},
 	}
 	var capability []int
@@ -151,6 +152,7 @@ func readUnitCosts(o *Fields) UnitCosts {
 		BackwardMs:         readCost(o.Object("backward_ms", true)),
 		MemoryBytes:        readCost(o.Object("memory_bytes", true)),
 		KeptBytesPerSample: o.Numbers("kept_bytes_per_sample", false),
+		OffloadMsPerSample: o.Number("offload_ms_per_sample", false),
 	}
 	c.Extra = o.Extra()
 	return c

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Compares stock FSDP2 with cephalorun on one GPU cut into four unequal parts; under 5 minutes.
-# Arguments are those of bench_accumulation.py. Needs bin/cephalorun, but no Go.
+# Compares stock FSDP2 with cephalorun on one GPU cut into parts; about 15 minutes for all suites.
+# Arguments are those of bench/main.py, such as --suites equal. Needs bin/cephalorun, but no Go.
 set -eu
 
 cd "$(dirname "$0")/.."
 python=$(scripts/setup.sh)
 mkdir -p .cephalo
-exec "$python" scripts/bench_accumulation.py --json .cephalo/bench-gpu.json "$@"
+exec "$python" scripts/bench/main.py --json .cephalo/bench-gpu.json "$@"

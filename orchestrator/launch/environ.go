@@ -67,6 +67,11 @@ func Environ(user []string, w Workers) []string {
 	if set["OMP_NUM_THREADS"] == "" { // the user's is kept (user case 44)
 		set["OMP_NUM_THREADS"] = itoa(max(1, w.Threads))
 	}
+	if set[allocConf[0]] == "" && set[allocConf[1]] == "" { // the user's is kept
+		for _, name := range allocConf {
+			set[name] = wholeSegments
+		}
+	}
 	for name, value := range w.own() {
 		if value != "" {
 			set[name] = value
@@ -79,6 +84,14 @@ func Environ(user []string, w Workers) []string {
 	slices.Sort(list)
 	return list
 }
+
+// allocConf are the variables that PyTorch's CUDA allocator reads: the newer one,
+// and the one that PyTorch up to 2.8 knows alone.
+var allocConf = [...]string{"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}
+
+// wholeSegments lets the allocator extend a segment in place of making another, so
+// that a plan which fills a device is not lost to what lies between the segments.
+const wholeSegments = "expandable_segments:True"
 
 func (w Workers) own() map[string]string {
 	own := map[string]string{

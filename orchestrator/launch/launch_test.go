@@ -50,8 +50,9 @@ func TestEnviron(t *testing.T) {
 		want map[string]string // "-" means absent
 	}{
 		"ours are set": {nil, base, map[string]string{"CEPHALO_MODE": "train", "CEPHALO_SOCKET": "/tmp/s",
-			"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "4", "CUDA_MPS_PIPE_DIRECTORY": "-"}},
+			"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "4", "CUDA_MPS_PIPE_DIRECTORY": "-", "PYTORCH_ALLOC_CONF": "expandable_segments:True", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
 		"user case 44: the user's thread count is kept": {[]string{"OMP_NUM_THREADS=7"}, base, map[string]string{"OMP_NUM_THREADS": "7"}},
+		"the allocator settings of the user are kept":   {[]string{"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64"}, base, map[string]string{"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64", "PYTORCH_ALLOC_CONF": "-"}},
 		"user case 75: the user's buffering is kept":    {[]string{"PYTHONUNBUFFERED=0"}, base, map[string]string{"PYTHONUNBUFFERED": "0"}},
 		"an outer launcher does not leak through": {[]string{"RANK=3", "WORLD_SIZE=9", "MASTER_PORT=29500", "PET_NNODES=2", "TORCHELASTIC_RUN_ID=none", "CUDA_VISIBLE_DEVICES=1"}, base,
 			map[string]string{"RANK": "-", "WORLD_SIZE": "-", "MASTER_PORT": "-", "PET_NNODES": "-", "TORCHELASTIC_RUN_ID": "-", "CUDA_VISIBLE_DEVICES": "-"}},

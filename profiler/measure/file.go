@@ -39,6 +39,8 @@ type Device struct {
 	BF16        *bool
 	TotalBytes  int64
 	UsableBytes int64
+	// HostBytes is what the rank may offload to the host.
+	HostBytes int64
 }
 
 // Points are measured values [microbatch, value] of one unit class.
@@ -47,6 +49,7 @@ type Points struct {
 	BackwardMs         [][2]float64
 	MemoryBytes        [][2]float64
 	KeptBytesPerSample map[string]float64
+	OffloadMsPerSample float64
 }
 
 // Read reads one measurement file. Fields that it does not know are ignored;
@@ -144,6 +147,7 @@ func readDevice(o *profiler.Fields) Device {
 		UUID:        o.Text("uuid", false),
 		TotalBytes:  o.Whole("total_bytes", false),
 		UsableBytes: o.Whole("usable_bytes", false),
+		HostBytes:   o.Whole("host_memory_bytes", false),
 	}
 	var capability profiler.Capability
 	if o.Into("capability", false, "two whole numbers", &capability) {
@@ -189,6 +193,7 @@ func readPoints(o *profiler.Fields) Points {
 	p.BackwardMs = readPairs(o, "backward_ms")
 	p.MemoryBytes = readPairs(o, "memory_bytes")
 	p.KeptBytesPerSample = o.Numbers("kept_bytes_per_sample", false)
+	p.OffloadMsPerSample = o.Number("offload_ms_per_sample", false)
 	return p
 }
 

@@ -16,12 +16,12 @@ import (
 // text is a measurement of a small model on a device whose units take scale ms
 // a sample.
 func text(rank int, uuid string, scale float64) string {
-	return fmt.Sprintf(`{"rank":%d,"device":{"name":"Tesla T4","uuid":%q,"capability":[7,5],"bf16":false,"total_bytes":16000,"usable_bytes":15000},
+	return fmt.Sprintf(`{"rank":%d,"device":{"name":"Tesla T4","uuid":%q,"capability":[7,5],"bf16":false,"total_bytes":16000,"usable_bytes":15000,"host_memory_bytes":7000},
 "torch":"2.15.0","script":{"batch_per_rank":8,"data":"distributed-sampler","samples":123},
 "model":{"name":"GPT","parameters":1100,"trainable_parameters":1100,"state_bytes_per_parameter":16,"optimizer":"AdamW","dtype":"float16"},
 "units":[{"class":"Block","count":10,"parameters":100,"trainable_parameters":50},{"class":"GPT (root)","count":1,"parameters":100,"whole_batch":true}],
 "reserved_bytes":500,"fixed_ms":%[3]g,"ragged_factor":0.97,"microbatch_overhead_ms":{"forward":-0.01,"backward":0.2},
-"costs":{"Block":{"forward_ms":[[1,%[3]g],[2,%[4]g]],"backward_ms":[[2,%[4]g],[1,%[3]g]],"memory_bytes":[[1,100],[2,150]],"kept_bytes_per_sample":{"keep":10,"recompute":2,"offload":0}},
+"costs":{"Block":{"forward_ms":[[1,%[3]g],[2,%[4]g]],"backward_ms":[[2,%[4]g],[1,%[3]g]],"memory_bytes":[[1,100],[2,150]],"kept_bytes_per_sample":{"keep":10,"recompute":2,"offload":0},"offload_ms_per_sample":0.25},
  "GPT (root)":{"forward_ms":[[1,1]],"backward_ms":[[1,2]],"memory_bytes":[[1,30]]}},
 "collectives":{"Block":{"all_gather_ms":%[3]g,"reduce_scatter_ms":1},"GPT (root)":{"all_gather_ms":0.1,"reduce_scatter_ms":0.2}},
 "spread":{"Block":0.02},"unknown":1}`, rank, uuid, scale, 2*scale)
@@ -57,11 +57,11 @@ func TestMerge(t *testing.T) {
 	if p.Devices[0].Rank != 0 || p.Devices[0].UsableMemoryBytes != 14000 || p.Devices[0].Node != "n" || *p.Devices[0].Capability != (profiler.Capability{7, 5}) || *p.Devices[0].BF16 {
 		t.Errorf("the run's devices decide: %+v", p.Devices[0])
 	}
-	if d := p.Devices[1]; d.Name != "b" || d.UUID != "virtual-b" || d.MemoryBytes != 16000 || d.UsableMemoryBytes != 15000 || d.ReservedBytes != 500 {
+	if d := p.Devices[1]; d.Name != "b" || d.UUID != "virtual-b" || d.MemoryBytes != 16000 || d.UsableMemoryBytes != 15000 || d.ReservedBytes != 500 || d.HostMemoryBytes != 7000 {
 		t.Errorf("the worker's numbers stand in for unknown ones: %+v", d)
 	}
 	block := p.Devices[1].Costs["Block"]
-	if block.BackwardMs.Points[0] != [2]float64{1, 3} || block.ForwardMs.At(10) != 30 || block.MemoryBytes.At(3) != 200 || block.KeptBytesPerSample["keep"] != 10 {
+	if block.BackwardMs.Points[0] != [2]float64{1, 3} || block.ForwardMs.At(10) != 30 || block.MemoryBytes.At(3) != 200 || block.KeptBytesPerSample["keep"] != 10 || block.OffloadMsPerSample != 0.25 {
 		t.Errorf("got %+v", block)
 	}
 	if c := p.Collectives["Block"]; c.AllGatherMs != 3 || c.ReduceScatterMs != 1 {

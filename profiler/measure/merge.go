@@ -132,8 +132,8 @@ func mergeDevice(d profiler.Device, m Measurement, problems *profiler.ProblemLis
 		Rank: m.Rank, Node: d.Node, Kind: d.Kind, Name: firstText(d.Name, m.Device.Name), UUID: firstText(d.UUID, m.Device.UUID),
 		BF16:          m.Device.BF16,
 		MemoryBytes:   firstKnown(d.MemoryBytes, m.Device.TotalBytes),
-		ReservedBytes: m.ReservedBytes,
-		Costs:         map[string]profiler.UnitCosts{},
+		ReservedBytes: m.ReservedBytes, HostMemoryBytes: m.Device.HostBytes,
+		Costs: map[string]profiler.UnitCosts{},
 	}
 	out.UsableMemoryBytes = min(firstKnown(d.UsableMemoryBytes, m.Device.UsableBytes, out.MemoryBytes), out.MemoryBytes)
 	if capability := d.Capability; capability.Known() {
@@ -155,6 +155,7 @@ func mergeDevice(d profiler.Device, m Measurement, problems *profiler.ProblemLis
 			BackwardMs:         fit("backward_ms", points.BackwardMs),
 			MemoryBytes:        fit("memory_bytes", points.MemoryBytes),
 			KeptBytesPerSample: points.KeptBytesPerSample,
+			OffloadMsPerSample: points.OffloadMsPerSample,
 		}
 	}
 	return out

@@ -14,7 +14,10 @@ from .layout import PPM, build_layout
 from .timing import Stopwatch, Together
 from .unit import Unit
 
-RUNS = 5
+FEWEST_RUNS = 5
+ENOUGH_MS = 400.0
+"""Of measuring one unit: short collectives are repeated until their median is steady."""
+MOST_RUNS = 40
 UNEVEN = (4, 2, 1, 1)
 """Weights of the strongly uneven shares that are compared with even ones, over and over."""
 
@@ -57,8 +60,10 @@ def measure_collectives(
     buffers = [b for u in (unit, *unit.absorbed) for b in u.buffers if b.layout.numel]
     if not buffers:
         return CollectiveTimes(0.0, 0.0)
-    runs = []
-    for _ in range(RUNS + 1):
+    runs: list[list[float]] = []
+    while len(runs) <= FEWEST_RUNS or (
+        len(runs) <= MOST_RUNS and sum(map(sum, runs[1:])) < ENOUGH_MS
+    ):
         together.barrier()
         gather = sum(_gather_ms(b, state_ppm, stopwatch) for b in buffers)
         together.barrier()

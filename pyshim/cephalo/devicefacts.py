@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ SAFE_SHARE = 0.9
 somewhere in a thread that cannot answer."""
 STACK_BYTES = 8 << 20
 """Of a thread that starts later: its stack counts as mapped."""
+OFFLOAD_SHARE = 0.7
+"""Share of the host memory that is free which offloading may pin: the rest is the system's page
+cache, data loaders, and the slabs' rounding."""
 CONTEXT_MOST_BYTES = 2 << 30
 """More than this is not a CUDA context but somebody else's memory."""
 
@@ -33,6 +37,7 @@ def device_facts(entry: DeviceEntry, device: torch.device) -> dict[str, Any]:
         facts["bf16"] = properties.major >= 8
         facts["total_bytes"] = entry.memory_bytes if entry.virtual else total
         facts["usable_bytes"] = entry.memory_bytes or free + mine
+        facts["host_memory_bytes"] = int(free_host_bytes() * OFFLOAD_SHARE) // ranks_of_host()
         return facts
     total = host_bytes()
     facts["total_bytes"] = entry.memory_bytes or total
@@ -84,11 +89,40 @@ def ranks_of_host() -> int:
 def host_bytes() -> int:
     """Memory of the machine, or of the container if that has less."""
     sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+    sizes += [limit for limit, _ in _cgroup_memory()]
+    return min(sizes)
+
+
+def free_host_bytes() -> int:
+    """What of that nobody uses: by the kernel's estimate, and by the container's own count."""
+    text = Path("/proc/meminfo").read_text(encoding="ascii")
+    kibibytes = re.search(r"^MemAvailable:\s*(\d+)", text, re.MULTILINE)
+    sizes = [int(kibibytes[1]) << 10] if kibibytes else [host_bytes()]
+    sizes += [max(0, limit - used) for limit, used in _cgroup_memory()]
+    return min(sizes)
+
+
+def _cgroup_memory() -> list[tuple[int, int]]:
+    """(limit, used) in bytes of this process's container, where it has a limit; page cache counts
+    as used only as far as it cannot be dropped."""
+    found = []
+    for folder, limit_file, used_file, cache in (
+        ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+        (
+            "/sys/fs/cgroup/memory",
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "total_inactive_file",
+        ),
+    ):
         try:
-            text = Path(path).read_text(encoding="ascii").strip()
+            limit, used, stat = (
+                Path(folder, name).read_text(encoding="ascii").strip()
+                for name in (limit_file, used_file, "memory.stat")
+            )
         except OSError:
             continue
-        if text.isdigit():
-            sizes.append(int(text))
-    return min(sizes)
+        if limit.isdigit() and used.isdigit():
+            dropped = re.search(rf"^{cache} (\d+)", stat, re.MULTILINE)
+            found.append((int(limit), max(0, int(used) - (int(dropped[1]) if dropped else 0))))
+    return found

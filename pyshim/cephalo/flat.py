@@ -15,6 +15,7 @@ from .comm import Comm, Handle, ReduceHandle
 from .layout import Layout, build_layout
 from .ragged import RaggedDTensor
 from .ragged_layout import RowLayout
+from .ragged_ops import wrap_like
 from .ragged_write import rows_of
 
 
@@ -94,6 +95,8 @@ class FlatBuffer:
         self.sum_dtype = accumulation_dtype(self.dtype)
         self._handle: Handle | None = None
         self._grads: torch.Tensor | None = None
+        self._targets: Sequence[torch.Tensor] = ()
+        """Each parameter's part of ``_grads``."""
         self._pieces = [
             (self.layout.rows_of(span), self.layout.local_slice(span, comm.rank))
             for span in self.layout.spans
@@ -228,7 +231,7 @@ class FlatBuffer:
 
     def _take_gradient(self, index: int, param: nn.Parameter) -> None:
         """Add a microbatch's gradient, in the accumulation dtype, and drop it."""
-        ref, span, grad = self.refs[index], self.layout.spans[index], param.grad
+        ref, grad = self.refs[index], param.grad
         param.grad = None
         if grad.is_sparse:
             raise RuntimeError(
@@ -238,7 +241,8 @@ class FlatBuffer:
             self._grads = torch.empty(
                 self.layout.numel, dtype=self.sum_dtype, device=self.comm.device
             )
-        target = self._grads[span.offset : span.end].view(span.shape)
+            self._targets = self._grads.split([span.numel for span in self.layout.spans])
+        target = self._targets[index].view(grad.shape)
         if ref.used:
             target.add_(grad)
         else:
@@ -253,7 +257,7 @@ class FlatBuffer:
     def start_reduce(self, factor: float) -> ReduceHandle:
         """Sum the gradients times ``factor`` over the ranks; parameters without one count as zeros.
         Returns the handle; its result is this rank's range in the accumulation dtype."""
-        grads, self._grads = self._grads, None
+        grads, self._grads, self._targets = self._grads, None, ()
         if grads is None or factor == 0.0:
             grads = torch.zeros(self.layout.numel, dtype=self.sum_dtype, device=self.comm.device)
         else:
@@ -278,22 +282,21 @@ class FlatBuffer:
         """Give a reduced range (1-D, this rank's elements) to the parameters' ``grad``; parameters
         that no rank used keep theirs, None included."""
         if reduced is not None:
-            reduced = reduced.to(self.dtype)
-            for ref, span, (rows, (start, end)), used_somewhere in zip(
-                self.refs, self.layout.spans, self._pieces, used
-            ):
-                if not used_somewhere or not ref.param.requires_grad:
+            pieces = reduced.to(self.dtype).split([end - start for _, (start, end) in self._pieces])
+            for ref, piece, used_somewhere in zip(self.refs, pieces, used):
+                param = ref.param
+                if not used_somewhere or not param.requires_grad:
                     continue
-                grad = self._wrap(reduced, span, rows, start, end)
-                if ref.param.grad is None:
-                    ref.param.grad = grad
+                grad = wrap_like(param, piece.view(compat.local_of(param).shape))
+                if param.grad is None:
+                    param.grad = grad
                 else:
-                    ref.param.grad.add_(grad)
+                    param.grad.add_(grad)
         for ref in self.refs:
             ref.seen = False
 
     def drop_gradients(self) -> None:
         """Forget the gradients that were not reduced yet."""
-        self._grads = None
+        self._grads, self._targets = None, ()
         for ref in self.refs:
             ref.used = ref.seen = False

@@ -1,20 +1,24 @@
 """Activations in host memory: copied out beside the forward, and back two microbatches ahead.
 
-All copies run in order on one stream of their own, so that a buffer may be filled again as soon as
-its copy back is issued. On a CPU device the same bookkeeping copies within the host's memory.
+All copies run in order on one stream of their own, so that a host buffer may be filled again as
+soon as its copy back is issued. Memory on the device is of the compute stream alone: what is copied
+out is dropped once that stream has waited for the copy, two microbatches later, so compute cannot
+run further ahead of a slow link than that, and memory does not grow with how slow it is. On a CPU
+device the same bookkeeping copies within the host's memory.
 """
 
 from __future__ import annotations
 
 import warnings
 import weakref
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
 AHEAD = 2
-"""Microbatches whose copy back is under way while one is computed."""
+"""Microbatches whose copy is under way while another is computed, out or back."""
 SLAB_BYTES = 64 << 20
 PIECES_OF_SLAB = 8
 
@@ -87,6 +91,8 @@ class Stored:
             self._memory.give(self.host.pop())
 
     def __del__(self) -> None:
+        if self.back and self.arrived is not None:  # being copied back, and nobody will wait
+            torch.cuda.current_stream(self.back[0].device).wait_event(self.arrived)
         self.release()
 
 
@@ -101,25 +107,35 @@ class Offloader:
         self._count = 0
         self._stored: weakref.WeakValueDictionary[int, Stored] = weakref.WeakValueDictionary()
         """What is on the host, numbered in the order of the forward."""
+        self._leaving: deque[tuple[list[torch.Tensor], torch.cuda.Event]] = deque()
+        """What is being copied out."""
 
     def put(self, tensors: Sequence[torch.Tensor]) -> Stored:
-        """Start to copy ``tensors``; their memory is free once the caller drops them."""
+        """Start to copy ``tensors``. Their memory is held until the compute stream has waited for
+        the copy; see ``settle``."""
         stored = Stored(tensors, self.memory)
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._stream):  # None: no stream to change to
-            for tensor, buffer in zip(tensors, stored.host):
-                flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+        flats = [t.detach().contiguous().view(-1).view(torch.uint8) for t in tensors]
+        with self._behind_compute():
+            for flat, buffer in zip(flats, stored.host):
                 buffer.copy_(flat, non_blocking=buffer.is_pinned())
-                if self._stream is not None:
-                    tensor.record_stream(self._stream)
+        if self._stream is not None:
+            self._leaving.append((flats, self._stream.record_event()))
+            self.settle(AHEAD)
         stored.number = self._count = self._count + 1
         self._stored[stored.number] = stored
         return stored
 
+    def settle(self, most: int = 0) -> None:
+        """Let compute wait for the oldest copies out, until ``most`` are under way, and drop what
+        they read."""
+        while len(self._leaving) > most:
+            _, done = self._leaving.popleft()
+            torch.cuda.current_stream(self._device).wait_event(done)
+
     def get(self, stored: Stored) -> list[torch.Tensor]:
         """The tensors on the device again, in new memory. Starts the copies of those before them,
         which a backward wants next. Once for each."""
+        self.settle()
         for number in range(stored.number, stored.number - AHEAD - 1, -1):
             other = self._stored.get(number)
             if other is not None and other.host:
@@ -127,18 +143,23 @@ class Offloader:
         del self._stored[stored.number]
         tensors, stored.back = stored.back, []
         if stored.arrived is not None:
-            now = torch.cuda.current_stream(self._device)
-            now.wait_event(stored.arrived)
-            for tensor in tensors:
-                tensor.record_stream(now)
+            torch.cuda.current_stream(self._device).wait_event(stored.arrived)
         return tensors
 
     def _start(self, stored: Stored) -> None:
-        with torch.cuda.stream(self._stream):
-            for buffer, (shape, dtype) in zip(stored.host, stored.kinds):
-                tensor = torch.empty(shape, dtype=dtype, device=self._device)
+        stored.back = [torch.empty(s, dtype=d, device=self._device) for s, d in stored.kinds]
+        with self._behind_compute():
+            for buffer, tensor in zip(stored.host, stored.back):
                 tensor.view(-1).view(torch.uint8).copy_(buffer, non_blocking=True)
-                stored.back.append(tensor)
-            if self._stream is not None:
-                stored.arrived = self._stream.record_event()
+        if self._stream is not None:
+            stored.arrived = self._stream.record_event()
         stored.release()
+
+    @contextmanager
+    def _behind_compute(self) -> Iterator[None]:
+        """The copies' stream, behind all that compute has queued: it reads what was computed, and
+        writes where that may still be read."""
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):  # None: no stream to change to
+            yield

@@ -242,20 +242,21 @@ def _unit(made: UnitClass) -> dict[str, Any]:
 def _costs(classes: list[UnitClass], points: dict[str, Points], order: list) -> dict[str, Any]:
     """The costs by class. Between two units the gradients of the local batch are passed on: of one
     unit's results, and of its arguments. They are there once, whatever the number of units, so they
-    are counted with the root."""
-    passed = max(
-        (
-            2 * call.gradient_bytes_per_sample()
-            for c in classes
-            if not c.whole_batch
-            for call in c.calls
-        ),
-        default=0.0,
-    )
+    are counted with the root. With offloading a third such tensor is there: in the forward what is
+    leaving for the host beside a unit's arguments and results, in the backward what has come back
+    for three microbatches, which are no more than the local batch where there are as many."""
+    layered = [c for c in classes if not c.whole_batch]
+    widest = max((k.gradient_bytes_per_sample() for c in layered for k in c.calls), default=0.0)
+    passed = {"keep": 2 * widest, "recompute": 2 * widest, "offload": 3 * widest}
+    offloads = bool(layered) and all(points[c.name].offload_ms is not None for c in layered)
     costs = {}
     for made in classes:
         own, static = points[made.name], static_bytes(order, made)
-        kept = {k: v + (passed if made.root else 0.0) for k, v in own.kept_bytes.items()}
+        kept = dict(own.kept_bytes)
+        if offloads and made.whole_batch:
+            kept["offload"] = kept["recompute"]
+        if made.root:
+            kept = {policy: size + passed[policy] for policy, size in kept.items()}
         costs[made.name] = {
             "forward_ms": _pairs(own.forward_ms),
             "backward_ms": _pairs(own.backward_ms),
@@ -263,6 +264,8 @@ def _costs(classes: list[UnitClass], points: dict[str, Points], order: list) -> 
             "cold_memory_bytes": _pairs({m: v + static for m, v in own.cold_bytes.items()}),
             "kept_bytes_per_sample": kept,
         }
+        if offloads:
+            costs[made.name]["offload_ms_per_sample"] = own.offload_ms or 0.0
     return costs
 
 

@@ -17,7 +17,14 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import compat, ragged_patches, ragged_reduce, ragged_views, ragged_write  # noqa: F401
+from . import (  # noqa: F401
+    compat,
+    optimizers,
+    ragged_patches,
+    ragged_reduce,
+    ragged_views,
+    ragged_write,
+)
 from .ragged_layout import RowLayout, even_rows, move_rows, sum_over_ranks
 from .ragged_ops import RaggedError, dispatch, refuse, wrap_like
 
@@ -367,10 +374,11 @@ class _Redistribute(torch.autograd.Function):
 def install() -> None:
     """Teach torch's public functions about ragged tensors. Call once, before user code runs.
 
-    Optimizers choose their foreach forms; ``nn.init`` functions that build whole matrices keep
-    their rows; norms over lists take one collective; ``torch.load(weights_only=True)`` knows the
-    class.
+    Torch's own optimizers step on the local rows, others choose their foreach forms; ``nn.init``
+    functions that build whole matrices keep their rows; norms over lists take one collective;
+    ``torch.load(weights_only=True)`` knows the class.
     """
     compat.allow_foreach(RaggedDTensor)
     torch.serialization.add_safe_globals([_rebuild])
     ragged_patches.install(RaggedDTensor)
+    optimizers.install(RaggedDTensor)

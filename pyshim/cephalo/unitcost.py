@@ -17,6 +17,7 @@ from .engine import Engine
 from .footprint import gradient_bytes
 from .layered import LayeredCall
 from .memory import Meter
+from .offloadcost import measure_offload
 from .oom import out_of_memory, release
 from .timing import Laps, Once, Stopwatch, Together, repeat
 
@@ -45,6 +46,8 @@ class Points:
     """The same in the first run, with what libraries try out and load."""
     kept_bytes: dict[str, float] = field(default_factory=dict)
     """Per sample, from forward to backward, by policy."""
+    offload_ms: float | None = None
+    """Per sample, to move the inputs to the host or back; None where that gains nothing."""
     spread: float = 0.0
     """Largest relative standard error of a median."""
     memory_ends: int | None = None
@@ -210,6 +213,12 @@ class _Layered(_Measurement):
         super().measure(most, limit_s)
         kept = self._kept(KEPT_SAMPLES) or self._kept(1)
         self.points.kept_bytes = kept or {"recompute": 0.0, "keep": 0.0}
+        self.points.offload_ms = measure_offload(
+            self.made.calls[0], self.bench.device, self.bench.stopwatch, self.bench.together
+        )
+        if self.points.offload_ms is not None:
+            # Every input is another unit's result, or the root's: the next unit moves it away.
+            self.points.kept_bytes["offload"] = 0.0
 
     def trial(self, samples: int) -> Once:
         return layered_run(self.bench, self.made.calls[0], [samples])

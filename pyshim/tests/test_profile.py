@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from cephalo import unitcost
 from profiled import (
     BLOCK_PARAMETERS,
     LAYERS,
@@ -107,6 +108,22 @@ def test_memory_on_cpu_is_counted_to_the_byte(ranks, tmp_path):
     logits = SEQUENCE * VOCAB * 4
     # Logits live in the root, and the gradients that units pass on.
     assert root >= logits + 2 * ACTIVATION
+
+
+def _offloaded(folder: str, answers: tuple[float | None, ...]) -> dict:
+    rank = torch.distributed.get_rank()
+    unitcost.measure_offload = lambda *_: answers[rank]
+    return Run(folder, 2).measure()["costs"]
+
+
+def test_offloading_is_counted_where_the_link_was_measured(ranks, tmp_path):
+    for costs in ranks(2, _offloaded, str(tmp_path), (0.25, 0.5)):
+        block, root = costs["Block"], costs["Model (root)"]
+        assert block["offload_ms_per_sample"] in (0.25, 0.5)
+        assert block["kept_bytes_per_sample"]["offload"] == 0
+        assert root["offload_ms_per_sample"] == 0
+        kept = root["kept_bytes_per_sample"]
+        assert kept["offload"] == kept["recompute"] + ACTIVATION, "what is leaving for the host"
 
 
 class _Greedy(nn.Linear):

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from cephalo import offloadcost
+from cephalo.capture import Example
 from cephalo.clock import Clock
 from cephalo.collectivecost import even_shares, shares, uneven_shares
 from cephalo.memory import Meter
@@ -160,3 +162,20 @@ def test_laps_are_summed_up_by_run():
     laps = Laps(((1.0, 5.0), (2.0, 5.0), (3.0, 5.5)))
     assert laps.median(lambda run: run[0]) == 2.0
     assert laps.median(lambda run: run[1] - run[0]) == 3.0
+
+
+def test_moving_a_call_to_the_host_and_back():
+    tensors = [torch.randn(2, 8), torch.randn(2, 4), torch.randn(3, 3)]
+    example = Example(
+        run=lambda *_: None,
+        leaves=tensors,
+        spec=None,
+        wants=[True, False, True],
+        samples=2,
+        cut=[True, True, False],
+    )
+    samples, out, back = offloadcost._moves(example, torch.device("cpu"))
+    assert samples == 2 * offloadcost.MOST_PIECES
+    out()
+    back()
+    assert offloadcost.measure_offload(example, torch.device("cpu"), None, None) is None

@@ -19,6 +19,7 @@ from cephalo import ragged, runtime, sharding
 from cephalo.plan import PPM, Plan, RankPlan
 from cephalo.runtime import Runtime
 
+CPU = torch.device("cpu")
 BATCH = 9
 VOCAB, WIDTH, SEQUENCE = 17, 8, 6
 
@@ -156,10 +157,10 @@ def one_process(case: Case) -> Result:
     return Result(losses, {n: p.detach() for n, p in model.named_parameters()}, grads)
 
 
-def install(plan: Plan, **options: Any) -> Runtime:
+def install(plan: Plan, device: torch.device = CPU, **options: Any) -> Runtime:
     """Make the runtime of this rank."""
     ragged.install()
-    made = Runtime(plan, torch.device("cpu"), **options)
+    made = Runtime(plan, device, **options)
     runtime.install(lambda: made)
     return made
 
@@ -171,10 +172,10 @@ def shard(model: nn.Module, units: Sequence[Any], **options: Any) -> nn.Module:
     return model
 
 
-def build(case: Case) -> nn.Module:
+def build(case: Case, device: torch.device = CPU) -> nn.Module:
     """The case's model, sharded; the same weights as in one process."""
     torch.manual_seed(0)
-    model = case.build().to(case.dtype)
+    model = case.build().to(device, case.dtype)
     return shard(model, case.units(model), **case.options())
 
 
@@ -190,10 +191,10 @@ def own_part(plan: Plan, rank: int, batch: Sequence[Any]) -> list[Any]:
     return [part(value) for value in batch]
 
 
-def on_rank(case: Case, plan: Plan) -> Result:
+def on_rank(case: Case, plan: Plan, device: torch.device = CPU) -> Result:
     """Train on this rank; losses are those of the global batch."""
-    made, rank = install(plan), dist.get_rank()
-    model, count = build(case), plan.batches[rank]
+    made, rank = install(plan, device), dist.get_rank()
+    model, count = build(case, device), plan.batches[rank]
     if not count:
         made.samples_of_batch = lambda: 0
     losses, grads = _loop(
@@ -204,7 +205,8 @@ def on_rank(case: Case, plan: Plan) -> Result:
     )
     weighed = weighed.double()
     dist.all_reduce(weighed)
-    parameters = {n: full(p) for n, p in model.named_parameters()}
+    parameters = {n: full(p).cpu() for n, p in model.named_parameters()}
+    grads = {n: None if g is None else g.cpu() for n, g in grads.items()}
     return Result((weighed / plan.global_batch).tolist(), parameters, grads)
 
 

@@ -1,0 +1,110 @@
+"""The step of torch's own optimizers, on the local rows themselves.
+
+An optimizer that treats every element alone gives the same numbers on this rank's rows as on the
+whole tensor, so its step runs on plain tensors: in the form (foreach, fused, loop) that PyTorch
+takes for them on one device, without a DTensor's dispatch for every operator. Before and after the
+step, and in every hook, scripts see the parameters, gradients and state that they know.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import optim
+from torch.distributed.tensor import DTensor, Replicate
+from torch.optim import Optimizer
+
+from . import compat
+
+ELEMENTWISE = (
+    optim.Adam,
+    optim.SGD,
+    optim.Adagrad,
+    optim.RMSprop,
+    optim.NAdam,
+    optim.RAdam,
+    optim.Adamax,
+    optim.Adadelta,
+    optim.ASGD,
+    optim.Rprop,
+)
+"""Classes whose ``step`` looks at one element at a time. AdamW has Adam's. Subclasses that scripts
+write call it through ``super().step()``, with everything of their own around it."""
+
+
+def install(cls: type) -> None:
+    """Replace ``step`` of these classes, for parameters of ``cls``. Before the first optimizer is
+    made: torch wraps hooks around ``step`` then. A second call does nothing."""
+    for kind in ELEMENTWISE:
+        step = kind.__dict__.get("step")
+        if step is not None and not getattr(step, "_cephalo", False):
+            kind.step = _on_rows(cls, step)
+
+
+def _on_rows(cls: type, original: Callable) -> Callable:
+    @functools.wraps(original)
+    def step(self: Optimizer, closure: Callable | None = None) -> Any:
+        # A closure runs the model, which needs the parameters as they are.
+        if closure is not None or torch.compiler.is_compiling() or not _holds(self, cls):
+            return original(self, closure)
+        with _rows_in_place(self):
+            return original(self)
+
+    step._cephalo = True
+    return step
+
+
+def _holds(optimizer: Optimizer, cls: type) -> bool:
+    """True if some parameters are of ``cls``, and all others have their values whole here."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    return any(type(p) is cls for p in params) and all(
+        type(p) is cls or not isinstance(p, DTensor) or p.placements == (Replicate(),)
+        for p in params
+    )
+
+
+@contextmanager
+def _rows_in_place(optimizer: Optimizer) -> Iterator[None]:
+    """The optimizer holds the local tensors of its parameters, their gradients and state. What it
+    then changes in place is changed in the parameters; new state is given their layout."""
+    state = optimizer.state
+    shown = [(group, group["params"]) for group in optimizer.param_groups]
+    pieces: list[tuple[DTensor, torch.Tensor]] = []
+    try:
+        for group, params in shown:
+            own = []
+            for param in params:
+                piece = _local(param)
+                if piece is not param:
+                    piece.grad = _local(param.grad)
+                    if param in state:
+                        state[piece] = {name: _local(x) for name, x in state[param].items()}
+                    pieces.append((param, piece))
+                own.append(piece)
+            group["params"] = own
+        yield
+    finally:
+        for group, params in shown:
+            group["params"] = params
+        for param, piece in pieces:
+            piece.grad = None
+            if piece in state:
+                _give_back(param, state.pop(piece), state[param])
+
+
+def _local(value: Any) -> Any:
+    return compat.local_of(value) if isinstance(value, DTensor) else value
+
+
+def _give_back(param: DTensor, new: dict[str, Any], known: dict[str, Any]) -> None:
+    """Put state of the rows into the parameter's: tensors of their shape get their layout."""
+    for name, value in new.items():
+        if _local(known.get(name)) is value:
+            continue
+        if isinstance(value, torch.Tensor) and value.dim() and value.shape == _local(param).shape:
+            value = param.like(value)
+        known[name] = value
