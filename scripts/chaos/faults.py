@@ -21,15 +21,15 @@ Fault = Callable[[Run], "float | None"]
 
 
 def kill_worker(run: Run) -> None:
-    os.kill(random.choice(run.attempt()[1]), signal.SIGKILL)
+    os.kill(random.choice(run.up()[1]), signal.SIGKILL)
 
 
 def kill_launcher(run: Run) -> None:
-    os.kill(run.attempt()[0], signal.SIGKILL)
+    os.kill(run.up()[0], signal.SIGKILL)
 
 
 def kill_supervisor(run: Run) -> None:
-    launcher, workers = run.attempt()
+    launcher, workers = run.up()
     run.process.kill()
     run.process.wait()
     wait_for(lambda: not any(map(alive, (launcher, *workers))), ORPHAN_SECONDS, "orphans are left")
@@ -37,7 +37,7 @@ def kill_supervisor(run: Run) -> None:
 
 
 def stop_worker(run: Run) -> None:
-    os.kill(random.choice(run.attempt()[1]), signal.SIGSTOP)
+    os.kill(random.choice(run.up()[1]), signal.SIGSTOP)
 
 
 def truncate_checkpoint(run: Run) -> None:
@@ -50,11 +50,11 @@ def truncate_checkpoint(run: Run) -> None:
 
 def remove_device(run: Run) -> None:
     write_devices(run.devices, NAMES[:-1])
-    os.kill(run.attempt()[1][-1], signal.SIGKILL)
+    os.kill(run.up()[1][-1], signal.SIGKILL)
 
 
 def two_at_once(run: Run) -> None:
-    launcher, workers = run.attempt()
+    launcher, workers = run.up()
     for pid in (random.choice(workers), launcher):
         os.kill(pid, signal.SIGKILL)
 
@@ -63,7 +63,7 @@ def take_memory(run: Run) -> float:
     """The rank cannot allocate any more: its data segment may not grow from here on. It may take
     a while until it wants to; the seconds count from then on."""
     began = time.time()
-    pid = run.attempt()[1][0]
+    pid = run.up()[1][0]
     resource.prlimit(pid, resource.RLIMIT_DATA, (1 << 20, 1 << 20))
     wait_for(lambda: run.first(began, "error"), LIMIT_SECONDS, "nothing is allocated any more")
     failed = run.first(began, "error")

@@ -94,6 +94,19 @@ class Run:
                 workers[event["rank"]] = event["pid"]
         return launcher, [workers[rank] for rank in sorted(workers)]
 
+    def up(self) -> tuple[int, list[int]]:
+        """The same once a worker is there: a device that is back may just have ended an attempt."""
+        found: list[tuple[int, list[int]]] = []
+
+        def there() -> bool:
+            found[:] = [self.attempt()]
+            return bool(found[0][1]) or not self.running()
+
+        wait_for(there, 180, "no worker comes up")
+        if not found[0][1]:
+            raise Failed(f"the run ended by itself with {self.process.returncode}")
+        return found[0]
+
     def went_on(self, since: float) -> float:
         """When the first step of an attempt that was launched after ``since`` ended; 0 if none."""
         launched = self.first(since, "launch")
