@@ -55,6 +55,7 @@ func (s *session) hearCheckpoint(e events.Event) {
 		if e.Phase == checkpointSaved {
 			r.progress(e.Step)
 			s.comeback.saved = true
+			s.host.AlsoDisk(filepath.Dir(e.Path))
 			if s.better != nil {
 				s.better.saved = true
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/hostwatch"
 	"github.com/cephalorun/cephalorun/orchestrator/launch"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/show"
@@ -52,6 +53,7 @@ type session struct {
 	whole      profiler.Profile
 	banned     []string
 	comeback   *comeback
+	host       *hostwatch.Watch
 	stragglers *stragglers
 	// drift leads to a better plan, which is looked for while solving is not nil; drifted
 	// is what was learnt of devices in this run, by UUID. Nothing is decided before

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cephalorun/cephalorun/orchestrator/supervise"
 	"github.com/cephalorun/cephalorun/profiler"
+	"github.com/cephalorun/cephalorun/profiler/cpu"
 )
 
 // Spec is what the user asks for.
@@ -67,6 +68,12 @@ type Deps struct {
 	Force <-chan struct{}
 	// LookEvery is how often lost devices are looked for; 0 is a sensible time.
 	LookEvery time.Duration
+	// Readings reads GPUs while they train; nil reads none. ReadEvery is how often the
+	// machine is looked at; 0 is a sensible time.
+	Readings  profiler.Reader
+	ReadEvery time.Duration
+	// Pressure is what the control group says of its memory; nil asks the kernel.
+	Pressure func() cpu.Pressure
 	// Pause waits before a restart; nil waits by the clock.
 	Pause func(ctx context.Context, d time.Duration)
 }

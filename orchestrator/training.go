@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
@@ -17,6 +16,8 @@ func (s *session) train(ctx context.Context) error {
 	s.restarts.GlobalBatch = s.plan.GlobalBatch
 	s.all, s.whole = s.devices.Chosen, s.profile
 	s.tracker = newTracker(len(s.devices.Chosen))
+	s.watchHost(ctx)
+	defer s.host.Close()
 	for {
 		err := s.trainOnce(ctx)
 		var failed *ScriptError
@@ -68,7 +69,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 	s.comeback = s.lookForDevices(ctx)
 	defer s.comeback.end()
 	a.enough = func() bool { return s.comeback.enough() || s.isBetter() }
-	kills := readOOMKills(os.DirFS("/"))
+	before := s.pressure()
 	end, err := a.do(ctx)
 	if err != nil {
 		return err
@@ -90,7 +91,11 @@ func (s *session) trainOnce(ctx context.Context) error {
 	}
 	f := a.failure(end)
 	s.lost = s.lostRanks(ctx, f)
-	f.Cause = causeOf(f, evidence{oomKills: readOOMKills(os.DirFS("/")) - kills, lost: s.lost})
+	after := s.pressure()
+	f.Cause = causeOf(f, evidence{oomKills: after.OOMKills - before.OOMKills, lost: s.lost})
+	if f.Cause == HostMemory {
+		f.Message = hostMemoryMessage(after)
+	}
 	return &ScriptError{f}
 }
 

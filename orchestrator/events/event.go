@@ -35,7 +35,8 @@ const (
 	State     Kind = "state" // the run went into another state
 	Restart   Kind = "restart"
 	Straggler Kind = "straggler"
-	Ended     Kind = "end" // the run is over
+	Hardware  Kind = "hardware" // what the machine says about itself
+	Ended     Kind = "end"      // the run is over
 )
 
 // NoRank is the rank of an event that no rank sent.
@@ -91,6 +92,9 @@ type Event struct {
 	UserFrame string `json:"user_frame,omitempty"`
 	Traceback string `json:"traceback,omitempty"`
 	Code      *int   `json:"code,omitempty"`
+
+	// Machine is what the machine says, in an event about it.
+	Machine any `json:"machine,omitempty"`
 
 	// Raw is the line as it came, without its newline; empty for an event of the
 	// supervisor's own.
