@@ -50,6 +50,8 @@ class Run:
     def _launch(self, args: list) -> None:
         command = [str(a) for a in (self.options.program, "--state-dir", self.state, *args)]
         env = {**os.environ, "CEPHALO_PYTHON": self.options.python, "CEPHALO_PROFILE_SECONDS": "5"}
+        # Every tensor asks the kernel for its memory, so that a rank without any notices.
+        env["MALLOC_MMAP_THRESHOLD_"] = "16384"
         self.process = subprocess.Popen(
             command,
             cwd=self.folder,
