@@ -76,6 +76,7 @@ func (f Failure) Headline() string {
 type rankStory struct {
 	hello    bool
 	host     string
+	pid      int
 	steps    int
 	errors   []seenEvent
 	exit     *seenEvent
@@ -108,7 +109,7 @@ func (s *stories) add(e events.Event) {
 	case events.Hello:
 		r.hello = true
 	case events.Start:
-		r.host = e.Host
+		r.host, r.pid = e.Host, e.PID
 	case events.Step:
 		r.steps = max(r.steps, e.Step)
 	case events.Phase:

@@ -130,6 +130,9 @@ func (s *session) check() error {
 	if s.spec.Script == "" {
 		return nil
 	}
+	if err := checkSlurm(s.deps.Environ, s.spec.KeepSlurm); err != nil {
+		return err
+	}
 	info, err := os.Stat(s.spec.Script)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

@@ -74,9 +74,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range end.outcome.Left {
-		s.screen.say("%s cannot be killed; leaving it. Its device may need a reset of the host", p)
-	}
+	held := s.sayLeft(end)
 	if end.stopped != nil {
 		return end.stopped
 	}
@@ -90,7 +88,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 		s.screen.say("the stacks of the ranks are in %s", s.run.Path(rundir.LogsDir, "stacks-rank-*.txt"))
 	}
 	f := a.failure(end)
-	s.lost = s.lostRanks(ctx, f)
+	s.lost = s.without(held, s.lostRanks(ctx, f))
 	after := s.pressure()
 	f.Cause = causeOf(f, evidence{oomKills: after.OOMKills - before.OOMKills, lost: s.lost})
 	if f.Cause == HostMemory {

@@ -8,6 +8,30 @@ import (
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 )
 
+// User case 60: one rank saves and the others do not: it is named with where it is.
+func TestUserCase60ASaveThatOnlyOneRankMakes(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newWatch(2, time.Minute, firstStepLimit, at)
+	for rank := range 2 {
+		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
+		w.take(events.Event{Kind: events.Step, Rank: rank, Step: 12, StepMs: 10}, at)
+	}
+	// Rank 0 waits within its save for the others, which train on and wait for it.
+	beats := []events.Event{
+		{Kind: events.Heartbeat, Rank: 0, Step: 12, Phase: "save", Collective: "barrier", Moves: 5},
+		{Kind: events.Heartbeat, Rank: 1, Step: 12, Phase: "forward", Unit: "Block 0", Collective: "gather", Moves: 9},
+	}
+	for _, d := range []time.Duration{0, 59 * time.Second, 601 * time.Second} {
+		for _, e := range beats {
+			w.take(e, at.Add(d))
+		}
+		f, stuck := w.stuck(at.Add(d))
+		if stuck != (d > time.Minute) || stuck && (f.Rank != 0 || !strings.Contains(f.Message, "rank 0 waits for the barrier in save") || !strings.Contains(f.Message, "rank 1 waits for the gather of Block 0 in forward")) {
+			t.Errorf("after %s: %v, %+v", d, stuck, f)
+		}
+	}
+}
+
 func TestUserCase19WhoHoldsTheOthersUp(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	beat := func(rank, step int, phase, unit, collective string, moves int64) events.Event {
