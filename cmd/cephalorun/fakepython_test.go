@@ -172,6 +172,7 @@ func fakeWork(argv []string) int {
 //	rename A B            rename a checkpoint
 //	own NAME              make a file of its own beside the checkpoints
 //	per-sample MS MS ...  what the ranks compute for a sample from here on
+//	chatter N RATE        print N numbered lines, so many in a second; 0: as fast as it goes
 //	deaf                  ignore SIGTERM from here on
 //	train-on              train, saving at every step, until told to stop
 //	wait                  wait until told to stop, or killed
@@ -286,6 +287,12 @@ func (w *fakeWorker) script(lines, args []string) int {
 			}
 		case "per-sample":
 			w.perSample = strings.Fields(rest)
+		case "chatter":
+			count, rate, _ := strings.Cut(rest, " ")
+			n, _ := strconv.Atoi(count)
+			perSecond, _ := strconv.Atoi(rate)
+			w.meet()
+			w.chatter(n, perSecond)
 		case "deaf":
 			signal.Ignore(unix.SIGTERM)
 		case "train-on":
