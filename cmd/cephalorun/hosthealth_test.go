@@ -28,13 +28,6 @@ func (b *bench) onGPUs(g gauges) {
 	b.app.readEvery = 5 * time.Millisecond
 }
 
-// told waits until a text is on the screen.
-func (b *bench) told(text string) <-chan struct{} {
-	done := make(chan struct{})
-	b.err.on(text, func() { close(done) })
-	return done
-}
-
 // User case 37: the plugin is killed or hangs; that is said, and the training goes on to
 // its end. What it says later is in the run's folder.
 func TestUserCase37APluginThatFailsStopsNoTraining(t *testing.T) {
@@ -96,7 +89,7 @@ func TestUserCase32AWorkerThatTheKernelEnded(t *testing.T) {
 	}, resume)
 }
 
-func TestStatusSaysWhatTheMachineSays(t *testing.T) {
+func TestWhatTheMachineSaysIsInTheFolder(t *testing.T) {
 	b := newBench(t)
 	b.app.readEvery = 5 * time.Millisecond
 	b.train(exitDone, "steps 20\n", nil)
