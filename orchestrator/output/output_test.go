@@ -152,3 +152,34 @@ func TestAnUnfinishedLineIsPassedOn(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// blocked is a screen that takes nothing, as a terminal after Ctrl-S.
+type blocked chan struct{}
+
+func (b blocked) Write(p []byte) (int, error) { <-b; return len(p), nil }
+
+func TestAScreenThatTakesNothingDoesNotHoldUpTheEnd(t *testing.T) {
+	dir, never := t.TempDir(), make(blocked)
+	defer close(never)
+	logPath := func(rank int) string { return filepath.Join(dir, fmt.Sprintf("rank-%d.log", rank)) }
+	r, err := Open(Options{Dir: dir, LogPath: logPath, Ranks: 1, Stdout: never})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "rank-0.out"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(f, "hello")
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r.Close()
+	if took := time.Since(began); took > closeLimit+giveUpLimit+2*time.Second {
+		t.Errorf("took %s", took)
+	}
+	if data, err := os.ReadFile(logPath(0)); err != nil || string(data) != "hello\n" {
+		t.Errorf("the log has %q, %v", data, err)
+	}
+}

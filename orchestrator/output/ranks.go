@@ -31,6 +31,7 @@ type Ranks struct {
 	enough  chan struct{} // what has not come by now is given up
 	blocks  chan block
 	done    chan struct{}
+	hangs   bool // a screen or a disk does not take what is written
 	screens [2]io.Writer
 }
 
@@ -55,6 +56,8 @@ const (
 	floodFor  = time.Second
 	// closeLimit is how long the last lines may take after the workers have ended.
 	closeLimit = 5 * time.Second
+	// giveUpLimit is how long what was read may then take to be written.
+	giveUpLimit = 2 * time.Second
 )
 
 // Open makes the pipes and starts to read them. Workers may open them from then on.
@@ -148,7 +151,11 @@ func (r *Ranks) look(buffer []byte, now time.Time) (busy, open bool) {
 			busy, open = busy || more, open || !s.over
 		}
 		if len(b.text) > 0 {
-			r.blocks <- b
+			select {
+			case r.blocks <- b:
+			case <-r.enough:
+				return false, false
+			}
 		}
 	}
 	return busy, open
@@ -168,19 +175,30 @@ func (r *Ranks) write() {
 }
 
 // Close waits for the last lines of workers that have ended, and closes the logs.
-// A worker that could not be ended does not hold it up.
+// Neither a worker that could not be ended holds it up for long, nor a screen or a disk
+// that takes nothing any more: what is written there then stays open.
 func (r *Ranks) Close() {
 	r.closeWriters()
 	close(r.closing)
-	timer := time.NewTimer(closeLimit)
+	if !r.ended(closeLimit) {
+		close(r.enough)
+		if !r.ended(giveUpLimit) {
+			r.hangs = true
+			return
+		}
+	}
+	r.closeAll()
+}
+
+func (r *Ranks) ended(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-r.done:
+		return true
 	case <-timer.C:
-		close(r.enough)
-		<-r.done
+		return false
 	}
-	r.closeAll()
 }
 
 func (r *Ranks) closeWriters() {
@@ -207,7 +225,7 @@ func (r *Ranks) abandon() {
 
 // Tail is the last lines of a rank, oldest first; call it after Close.
 func (r *Ranks) Tail(rank int) []string {
-	if rank < 0 || rank >= len(r.logs) {
+	if rank < 0 || rank >= len(r.logs) || r.hangs {
 		return nil
 	}
 	return r.logs[rank].tail.lines()
