@@ -196,7 +196,13 @@ func (r rankStory) suspect(rank int) (suspect, bool) {
 		f.Reason, f.Exception, f.Message, f.UserFrame = reasonException, e.Exception, e.Message, e.UserFrame
 		f.NeedsMemory, f.NeededBytes = e.OutOfMemory, e.NeededBytes
 		weight := ownFault
-		if !f.NeedsMemory && speaksOfPeers(e.Event) {
+		if own, said, ok := innerFailure(e.Event); ok {
+			f.Message = said
+			f.NeedsMemory = f.NeedsMemory || own && wantsMemory(said)
+			if !own {
+				weight, f.ofPeers = lostPeers, true
+			}
+		} else if !f.NeedsMemory && speaksOfPeers(e.Event) {
 			weight, f.ofPeers = lostPeers, true
 		}
 		return suspect{rank, e.order, weight, f}, true
