@@ -71,7 +71,8 @@ class Head(nn.Module):
         self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, vocab, bias=False)
 
     def forward(self, x, targets):
-        logits = self.out(self.norm(x)).float()
+        logits = self.out(self.norm(x))
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
         return loss.view_as(targets).mean(1)
 
@@ -100,6 +101,8 @@ class GPT(nn.Module):
 def build(args, device):
     torch.manual_seed(args.seed)  # the same weights on every rank
     model = GPT(args)
+    if args.dtype == "fp64":
+        model.double()
     if args.checkpointing:
         model.blocks = nn.ModuleList(checkpoint_wrapper(block) for block in model.blocks)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
@@ -177,7 +180,7 @@ def arguments():
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--clip", type=float, default=1.0)
-    parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--dtype", choices=("fp32", "bf16", "fp64"), default="fp32")
     parser.add_argument("--checkpointing", action="store_true", help="recompute the blocks")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log-every", type=int, default=1, help="steps from line to line")

@@ -180,6 +180,7 @@ func (a *attempt) watch(ctx context.Context) ended {
 				stop.killNow() // nothing is left for the launcher to do
 			}
 		case <-tick.C:
+			a.watched.look(a.deps.Now())
 			if end.stuck == nil && asked != nil {
 				end.stuck = a.lookForStuck()
 				if end.stuck != nil {

@@ -1,10 +1,11 @@
 package orchestrator
 
 import (
+	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/profiler/cpu"
 )
 
 func TestCauses(t *testing.T) {
@@ -48,21 +49,15 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-func TestUserCase32OOMKillsOfTheControlGroup(t *testing.T) {
-	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
-	cases := map[string]struct {
-		root fstest.MapFS
-		want int64
-	}{
-		"version 2": {fstest.MapFS{"proc/self/cgroup": file("0::/job\n"), "sys/fs/cgroup/job/memory.events": file("low 0\noom 3\noom_kill 2\n")}, 2},
-		"version 1": {fstest.MapFS{"proc/self/cgroup": file("5:memory:/job\n"), "sys/fs/cgroup/memory/job/memory.oom_control": file("oom_kill_disable 0\noom_kill 7\n")}, 7},
-		"both":      {fstest.MapFS{"proc/self/cgroup": file("5:memory:/job\n0::/\n"), "sys/fs/cgroup/memory/job/memory.oom_control": file("oom_kill 7\n")}, 7},
-		"none":      {fstest.MapFS{}, 0},
-		"nonsense":  {fstest.MapFS{"proc/self/cgroup": file("what\n0::/\n"), "sys/fs/cgroup/memory.events": file("oom_kill many\n")}, 0},
-	}
-	for name, c := range cases {
-		if got := readOOMKills(c.root); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
+// User case 32: the numbers that the kernel gives are in what is said.
+func TestUserCase32WhatIsSaidOfHostMemory(t *testing.T) {
+	for p, want := range map[cpu.Pressure]string{
+		{LimitBytes: 64 << 30, PeakBytes: 63 << 30}: "for want of host memory (the control group's limit is 64.0 GiB, the most it used 63.0 GiB)",
+		{LimitBytes: 64 << 30, PeakBytes: -1}:       "limit is 64.0 GiB, the most it used -)",
+		{LimitBytes: -1, PeakBytes: 5}:              "for want of host memory;",
+	} {
+		if got := hostMemoryMessage(p); !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
 		}
 	}
 }
@@ -73,7 +68,7 @@ func TestTheJournalKnowsWhatTheBudgetsFileDoesNot(t *testing.T) {
 	r.replay([]byte(`{"time":"0001-01-01T00:00:00Z","kind":"checkpoint","rank":0,"phase":"saved","path":"/c/step-2","step":2}
 {"kind":"step","rank":1,"step":7}
 {"time":"2026-01-02T03:04:05Z","kind":"checkpoint","rank":0,"phase":"saved","path":"/c/step-6","step":6,"files":{"a":1}}
-{"kind":"step","rank":0,"st`))
+{"kind":"step","rank":0,"st`), keptCheckpoints)
 	if r.BestStep != 7 || len(r.Checkpoints) != 2 || r.newest().Path != "/c/step-6" || r.newest().Files["a"] != 1 || r.Checkpoints[0].Broken != "x" {
 		t.Errorf("got %+v", r)
 	}

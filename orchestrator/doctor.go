@@ -18,7 +18,7 @@ func Diagnose(ctx context.Context, spec Spec, deps Deps) []show.Check {
 	return []show.Check{
 		checkPython(ctx, spec, deps),
 		deviceCheck,
-		checkSharedMemory("/dev/shm", len(devices.Chosen)),
+		checkSharedMemory(sharedMemory("/dev/shm"), len(devices.Chosen)),
 		checkMPS(devices, deps),
 		checkState(spec),
 	}
@@ -54,18 +54,30 @@ func checkDevices(ctx context.Context, spec Spec, deps Deps) (Devices, show.Chec
 // sharedMemoryPerRank is what a rank's loaders and collectives may want of /dev/shm.
 const sharedMemoryPerRank = 256 << 20
 
-// checkSharedMemory warns of the small /dev/shm of many containers (user case 43).
-func checkSharedMemory(path string, ranks int) show.Check {
+// space is a file system's size.
+type space struct {
+	path  string
+	bytes int64
+	err   error
+}
+
+func sharedMemory(path string) space {
 	var stat unix.Statfs_t
-	if err := unix.Statfs(path, &stat); err != nil {
-		return show.Check{Name: "shared memory", Level: show.Warning, Text: fmt.Sprintf("%s: %v", path, err)}
+	err := unix.Statfs(path, &stat)
+	return space{path, int64(stat.Blocks) * int64(stat.Bsize), err}
+}
+
+// checkSharedMemory warns of the small /dev/shm of many containers (user case 43).
+func checkSharedMemory(shm space, ranks int) show.Check {
+	want := int64(max(1, ranks)) * sharedMemoryPerRank
+	check := show.Check{Name: "shared memory", Text: fmt.Sprintf("%s has %s", shm.path, show.Bytes(shm.bytes))}
+	switch {
+	case shm.err != nil:
+		check.Level, check.Text = show.Warning, fmt.Sprintf("%s: %v", shm.path, shm.err)
+	case shm.bytes < want:
+		check.Level, check.Text = show.Warning, fmt.Sprintf("%s; %d ranks want about %s: use --shm-size=1g or a memory emptyDir", check.Text, ranks, show.Bytes(want))
 	}
-	size, want := int64(stat.Blocks)*int64(stat.Bsize), int64(max(1, ranks))*sharedMemoryPerRank
-	if size < want {
-		return show.Check{Name: "shared memory", Level: show.Warning, Text: fmt.Sprintf(
-			"%s has %s; %d ranks want about %s: use --shm-size=1g or a memory emptyDir", path, show.Bytes(size), ranks, show.Bytes(want))}
-	}
-	return show.Check{Name: "shared memory", Text: fmt.Sprintf("%s has %s", path, show.Bytes(size))}
+	return check
 }
 
 func checkMPS(found Devices, deps Deps) show.Check {

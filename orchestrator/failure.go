@@ -76,6 +76,7 @@ func (f Failure) Headline() string {
 type rankStory struct {
 	hello    bool
 	host     string
+	pid      int
 	steps    int
 	errors   []seenEvent
 	exit     *seenEvent
@@ -108,7 +109,7 @@ func (s *stories) add(e events.Event) {
 	case events.Hello:
 		r.hello = true
 	case events.Start:
-		r.host = e.Host
+		r.host, r.pid = e.Host, e.PID
 	case events.Step:
 		r.steps = max(r.steps, e.Step)
 	case events.Phase:
@@ -195,7 +196,13 @@ func (r rankStory) suspect(rank int) (suspect, bool) {
 		f.Reason, f.Exception, f.Message, f.UserFrame = reasonException, e.Exception, e.Message, e.UserFrame
 		f.NeedsMemory, f.NeededBytes = e.OutOfMemory, e.NeededBytes
 		weight := ownFault
-		if !f.NeedsMemory && speaksOfPeers(e.Event) {
+		if own, said, ok := innerFailure(e.Event); ok {
+			f.Message = said
+			f.NeedsMemory = f.NeedsMemory || own && wantsMemory(said)
+			if !own {
+				weight, f.ofPeers = lostPeers, true
+			}
+		} else if !f.NeedsMemory && speaksOfPeers(e.Event) {
 			weight, f.ofPeers = lostPeers, true
 		}
 		return suspect{rank, e.order, weight, f}, true

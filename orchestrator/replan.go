@@ -116,7 +116,7 @@ func (s *session) replanOn(devices []profiler.Device) error {
 		}
 	}
 	s.devices.Chosen = devices
-	s.profile = profileOf(s.whole, devices)
+	s.profile = profileOf(s.whole, devices).Drifted(s.drifted)
 	return s.replan()
 }
 

@@ -51,6 +51,10 @@ type savedCheckpoint struct {
 	Files map[string]int64 `json:"files,omitempty"`
 	// Broken says why it cannot be used; empty when it can.
 	Broken string `json:"broken,omitempty"`
+	// Placed says that it was written aside and given its name by us, so that it may be
+	// rotated; Removing that this has begun.
+	Placed   bool `json:"placed,omitempty"`
+	Removing bool `json:"removing,omitempty"`
 }
 
 // verdict is what follows from a failure.

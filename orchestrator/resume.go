@@ -78,7 +78,7 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 	}
 	if err == nil {
 		if journal, readErr := os.ReadFile(run.Path(rundir.EventsFile)); readErr == nil {
-			s.restarts.replay(journal)
+			s.restarts.replay(journal, s.remembered())
 		}
 		s.taken = true
 		err = s.fillFolder()

@@ -49,6 +49,9 @@ func (s *session) plannedRun(ctx context.Context) error {
 	for _, d := range s.devices.LeftOut {
 		s.screen.say("note: %s is left out: it %s", d.Label(), d.Problem)
 	}
+	if check := checkSharedMemory(sharedMemory("/dev/shm"), len(s.devices.Chosen)); check.Level != show.OK {
+		s.screen.say("note: %s", check.Text)
+	}
 	if err := s.obtainPlan(ctx); err != nil {
 		return err
 	}

@@ -8,19 +8,21 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 )
 
 // Phases of a checkpoint event.
 const (
-	checkpointSaved  = "saved"
-	checkpointFailed = "failed"
-	checkpointLoaded = "loaded"
-	checkpointAble   = "can-save" // the script registered a function that saves
+	checkpointSaved   = "saved"
+	checkpointFailed  = "failed"
+	checkpointLoaded  = "loaded"
+	checkpointAble    = "can-save" // the script registered a function that saves
+	checkpointRemoved = "removed"  // by the supervisor, which keeps so many only
 )
 
-// keptCheckpoints is how many of a run's checkpoints are remembered.
+// keptCheckpoints is how many of a run's checkpoints are remembered, at the least.
 const keptCheckpoints = 50
 
 // hearResume notes after which step the script goes on.
@@ -49,10 +51,15 @@ func (s *session) hearCheckpoint(e events.Event) {
 		r.SaveFailed = e.Message
 		s.screen.say("note: the checkpoint %s could not be saved: %s; the training goes on", e.Path, e.Message)
 	case checkpointSaved, checkpointLoaded:
-		r.keep(e)
+		r.keep(e, s.remembered())
 		if e.Phase == checkpointSaved {
 			r.progress(e.Step)
 			s.comeback.saved = true
+			s.host.AlsoDisk(filepath.Dir(e.Path))
+			if s.better != nil {
+				s.better.saved = true
+			}
+			s.rotate()
 		}
 	default:
 		return
@@ -62,15 +69,18 @@ func (s *session) hearCheckpoint(e events.Event) {
 	}
 }
 
+// remembered is how many checkpoints are: all that are kept, and those that are to go.
+func (s *session) remembered() int { return max(keptCheckpoints, 2*s.spec.KeepCheckpoints) }
+
 // keep notes a checkpoint that was saved or loaded.
-func (r *restarts) keep(e events.Event) {
+func (r *restarts) keep(e events.Event, most int) {
 	known := slices.ContainsFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
 	if e.Phase == checkpointLoaded && known {
 		return // its step is known from its save
 	}
 	r.Checkpoints = slices.DeleteFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path })
-	r.Checkpoints = append(r.Checkpoints, savedCheckpoint{Path: e.Path, Step: e.Step, Time: e.Time, Files: e.Files})
-	if n := len(r.Checkpoints) - keptCheckpoints; n > 0 {
+	r.Checkpoints = append(r.Checkpoints, savedCheckpoint{Path: e.Path, Step: e.Step, Time: e.Time, Files: e.Files, Placed: e.Phase == checkpointSaved && e.Placed})
+	if n := len(r.Checkpoints) - most; n > 0 {
 		r.Checkpoints = r.Checkpoints[n:]
 	}
 	if e.Phase == checkpointSaved {
@@ -80,7 +90,13 @@ func (r *restarts) keep(e events.Event) {
 
 // replay learns from the journal what restarts.json had no time to hold when the
 // supervisor ended: how far the training was, and what the script saved last.
-func (r *restarts) replay(journal []byte) {
+func (r *restarts) replay(journal []byte, most int) {
+	var known time.Time // what was saved before is noted, or is gone on purpose
+	for _, c := range r.Checkpoints {
+		if c.Time.After(known) {
+			known = c.Time
+		}
+	}
 	for _, line := range bytes.Split(journal, []byte("\n")) {
 		var e events.Event
 		if json.Unmarshal(line, &e) != nil {
@@ -89,15 +105,10 @@ func (r *restarts) replay(journal []byte) {
 		switch {
 		case e.Kind == events.Step:
 			r.BestStep = max(r.BestStep, e.Step)
-		case e.Kind == events.Checkpoint && e.Rank == 0 && e.Phase == checkpointSaved && !r.knows(e):
-			r.keep(e)
+		case e.Kind == events.Checkpoint && e.Rank == 0 && e.Phase == checkpointSaved && e.Time.After(known):
+			r.keep(e, most)
 		}
 	}
-}
-
-// knows says that a checkpoint is noted as it was saved then, or later.
-func (r *restarts) knows(e events.Event) bool {
-	return slices.ContainsFunc(r.Checkpoints, func(c savedCheckpoint) bool { return c.Path == e.Path && !c.Time.Before(e.Time) })
 }
 
 // saves says that the script is known to save checkpoints.
@@ -106,7 +117,7 @@ func (s *session) saves() bool { return s.canSave || s.restarts.newest() != nil 
 // newest is the newest checkpoint that can be used; nil without one.
 func (r *restarts) newest() *savedCheckpoint {
 	for i := len(r.Checkpoints) - 1; i >= 0; i-- {
-		if r.Checkpoints[i].Broken == "" {
+		if c := r.Checkpoints[i]; c.Broken == "" && !c.Removing {
 			return &r.Checkpoints[i]
 		}
 	}

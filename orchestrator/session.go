@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/hostwatch"
 	"github.com/cephalorun/cephalorun/orchestrator/launch"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/show"
@@ -52,7 +53,18 @@ type session struct {
 	whole      profiler.Profile
 	banned     []string
 	comeback   *comeback
+	host       *hostwatch.Watch
 	stragglers *stragglers
+	// drift leads to a better plan, which is looked for while solving is not nil; drifted
+	// is what was learnt of devices in this run, by UUID. Nothing is decided before
+	// the step restUntil; replanned is how often the plan was changed for it.
+	drift     *drift
+	solving   <-chan *betterPlan
+	better    *betterPlan
+	drifted   map[string]float64
+	restUntil int
+	replanned int
+	removing  <-chan []removed // nil unless checkpoints are being removed
 	// launched is when the newest attempt began, and firstStep how long the first one
 	// took to its first step; 0 before that.
 	launched  time.Time
@@ -109,8 +121,17 @@ func (s *session) check() error {
 	if s.spec.MaxRestarts < 0 {
 		return usage("--max-restarts is %d; it must be at least 0", s.spec.MaxRestarts)
 	}
+	if s.spec.ReplanAfter < 0 {
+		return usage("--replan-after is %d steps; it must be at least 1, or 0 for never", s.spec.ReplanAfter)
+	}
+	if s.spec.KeepCheckpoints < 0 {
+		return usage("--keep-checkpoints is %d; it must be at least 1, or 0 for all", s.spec.KeepCheckpoints)
+	}
 	if s.spec.Script == "" {
 		return nil
+	}
+	if err := checkSlurm(s.deps.Environ, s.spec.KeepSlurm); err != nil {
+		return err
 	}
 	info, err := os.Stat(s.spec.Script)
 	switch {
@@ -161,6 +182,9 @@ func (s *session) fillFolder() error {
 
 // close gives the run up.
 func (s *session) close() {
+	s.collectRemoved(removalLimit)
+	s.rotate() // what was saved while others were being removed
+	s.collectRemoved(removalLimit)
 	if s.journal != nil {
 		_ = s.journal.Close()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cephalorun/cephalorun/orchestrator/supervise"
 	"github.com/cephalorun/cephalorun/profiler"
+	"github.com/cephalorun/cephalorun/profiler/cpu"
 )
 
 // Spec is what the user asks for.
@@ -39,6 +40,11 @@ type Spec struct {
 	// ResumeArgs follow the script's own arguments when it is to go on from its newest
 	// checkpoint.
 	ResumeArgs []string
+	// ReplanAfter is for how many steps a rank must be slower or faster than planned before
+	// a better plan is looked for; 0: never.
+	ReplanAfter int
+	// KeepCheckpoints is how many of the script's checkpoints are kept; 0: all.
+	KeepCheckpoints int
 	// StuckAfter is how long ranks may wait for each other at the least; 0: for ever.
 	StuckAfter time.Duration
 }
@@ -62,6 +68,12 @@ type Deps struct {
 	Force <-chan struct{}
 	// LookEvery is how often lost devices are looked for; 0 is a sensible time.
 	LookEvery time.Duration
+	// Readings reads GPUs while they train; nil reads none. ReadEvery is how often the
+	// machine is looked at; 0 is a sensible time.
+	Readings  profiler.Reader
+	ReadEvery time.Duration
+	// Pressure is what the control group says of its memory; nil asks the kernel.
+	Pressure func() cpu.Pressure
 	// Pause waits before a restart; nil waits by the clock.
 	Pause func(ctx context.Context, d time.Duration)
 }

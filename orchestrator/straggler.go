@@ -33,11 +33,7 @@ type straggler struct {
 }
 
 func newStragglers(plan solver.Plan) *stragglers {
-	s := &stragglers{named: make([]bool, len(plan.Ranks))}
-	for _, r := range plan.Ranks {
-		s.expected = append(s.expected, r.Predicted.ForwardMs+r.Predicted.BackwardMs)
-	}
-	return s
+	return &stragglers{named: make([]bool, len(plan.Ranks)), expected: expectedCompute(plan)}
 }
 
 // add takes a step and returns the ranks to name now.

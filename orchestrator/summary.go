@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cephalorun/cephalorun/orchestrator/hostwatch"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/show"
 )
@@ -22,9 +23,14 @@ type Summary struct {
 	Step    *show.Step   `json:"last_step,omitempty"`
 	Failure *Failure     `json:"failure,omitempty"`
 	Message string       `json:"message,omitempty"`
+	// Machine is what the machine said last; nil if nothing.
+	Machine *hostwatch.State `json:"machine,omitempty"`
 	// Steps that the report counts; 0 before the end.
 	Steps int `json:"steps"`
 }
+
+// staleAfter is how old what the machine said may be without being marked.
+const staleAfter = time.Minute
 
 // lost is the state of a run whose owner is gone without having ended it.
 const lost State = "lost"
@@ -38,6 +44,10 @@ func Summarise(r *rundir.Run) Summary {
 		s.State, s.Updated, s.Step, s.Failure, s.Message = status.State, status.Updated, status.Step, status.Failure, status.Message
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		s.Message = err.Error()
+	}
+	var said hostwatch.State
+	if r.ReadJSON(rundir.MachineFile, &said) == nil {
+		s.Machine = &said
 	}
 	var report show.Report
 	if r.ReadJSON(rundir.ReportJSON, &report) == nil {
@@ -69,6 +79,14 @@ func (s Summary) Text() string {
 	}
 	if s.Message != "" {
 		fmt.Fprintf(&b, "%s\n", s.Message)
+	}
+	if s.Running && s.Machine != nil {
+		for _, line := range s.Machine.Lines() {
+			fmt.Fprintf(&b, "%s\n", line)
+		}
+		if age := time.Since(s.Machine.Updated); age > staleAfter {
+			fmt.Fprintf(&b, "(as it was at %s)\n", s.Machine.Updated.Format(time.RFC3339))
+		}
 	}
 	fmt.Fprintf(&b, "all of it: %s\n", s.Dir)
 	return b.String()

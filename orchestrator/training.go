@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
@@ -17,11 +16,13 @@ func (s *session) train(ctx context.Context) error {
 	s.restarts.GlobalBatch = s.plan.GlobalBatch
 	s.all, s.whole = s.devices.Chosen, s.profile
 	s.tracker = newTracker(len(s.devices.Chosen))
+	s.watchHost(ctx)
+	defer s.host.Close()
 	for {
 		err := s.trainOnce(ctx)
 		var failed *ScriptError
 		if errors.Is(err, errReplan) {
-			err = s.useMoreDevices(ctx)
+			err = s.changePlan(ctx)
 			if err == nil {
 				continue
 			}
@@ -45,6 +46,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 	}
 	s.tracker.begin(len(s.devices.Chosen))
 	s.stragglers = newStragglers(s.plan)
+	s.drift, s.better, s.solving = newDrift(s.plan, s.spec.ReplanAfter), nil, nil
 	s.resumedAt = 0
 	a := s.newAttempt(launch.Train, "")
 	if err := s.restarts.write(s.run); err != nil {
@@ -66,15 +68,13 @@ func (s *session) trainOnce(ctx context.Context) error {
 	}
 	s.comeback = s.lookForDevices(ctx)
 	defer s.comeback.end()
-	a.enough = s.comeback.enough
-	kills := readOOMKills(os.DirFS("/"))
+	a.enough = func() bool { return s.comeback.enough() || s.isBetter() }
+	before := s.pressure()
 	end, err := a.do(ctx)
 	if err != nil {
 		return err
 	}
-	for _, p := range end.outcome.Left {
-		s.screen.say("%s cannot be killed; leaving it. Its device may need a reset of the host", p)
-	}
+	held := s.sayLeft(end)
 	if end.stopped != nil {
 		return end.stopped
 	}
@@ -88,29 +88,17 @@ func (s *session) trainOnce(ctx context.Context) error {
 		s.screen.say("the stacks of the ranks are in %s", s.run.Path(rundir.LogsDir, "stacks-rank-*.txt"))
 	}
 	f := a.failure(end)
-	s.lost = s.lostRanks(ctx, f)
-	f.Cause = causeOf(f, evidence{oomKills: readOOMKills(os.DirFS("/")) - kills, lost: s.lost})
+	s.lost = s.without(held, s.lostRanks(ctx, f))
+	after := s.pressure()
+	f.Cause = causeOf(f, evidence{oomKills: after.OOMKills - before.OOMKills, lost: s.lost})
+	if f.Cause == HostMemory {
+		f.Message = hostMemoryMessage(after)
+	}
 	return &ScriptError{f}
 }
 
 // errReplan is an attempt that was stopped for a better plan.
 var errReplan = errors.New("stopped for another plan")
-
-// useMoreDevices plans for the devices that are there again.
-func (s *session) useMoreDevices(ctx context.Context) error {
-	if err := s.enter(Restarting, "a device is back", nil); err != nil {
-		return err
-	}
-	s.restarts.Total++
-	if err := s.restarts.write(s.run); err != nil {
-		return err
-	}
-	present, err := s.present(ctx)
-	if err != nil || sameUUIDs(present, s.devices.Chosen) {
-		return err
-	}
-	return s.replanOn(present)
-}
 
 // lastSave makes a failed save at the end of the training what it is: lost work.
 func (s *session) lastSave() error {
@@ -150,6 +138,7 @@ func (s *session) hearTraining(e events.Event) {
 	}
 	s.screen.progress(step)
 	s.nameStragglers(step)
+	s.watchDrift(step)
 	if s.deps.Now().Sub(s.written) >= statusInterval {
 		if err := s.writeStatus(Status{State: s.state, Step: &step}); err != nil {
 			s.deps.Logger.Error("write status", "error", err)

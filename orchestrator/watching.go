@@ -24,6 +24,9 @@ const (
 	patience = 10
 	// beatLimit is how old a heartbeat may be before the rank counts as silent.
 	beatLimit = 5 * time.Second
+	// lateLimit is by how much our own look at the ranks may be late before it is the
+	// machine that stands still (suspended, or starved by its host).
+	lateLimit = 5 * time.Second
 	// keptSteps is how many step times the median is taken of.
 	keptSteps = 21
 )
@@ -55,6 +58,7 @@ type watch struct {
 
 	// State, of one goroutine.
 	begun   time.Time
+	looked  time.Time // when the ranks were last looked at; zero at first
 	moved   time.Time // when any rank last moved
 	started []bool
 	places  []place
@@ -95,6 +99,20 @@ func (w *watch) take(e events.Event, now time.Time) {
 	for i := range w.places {
 		w.places[i].cpuAtMove = w.places[i].cpuMs
 	}
+}
+
+// look notes that the ranks are looked at now. Time in which nobody ran is not held against
+// them.
+func (w *watch) look(now time.Time) {
+	if gap := now.Sub(w.looked); !w.looked.IsZero() && gap > lateLimit {
+		w.moved = w.moved.Add(gap)
+		for i := range w.places {
+			if !w.places[i].seen.IsZero() {
+				w.places[i].seen = w.places[i].seen.Add(gap)
+			}
+		}
+	}
+	w.looked = now
 }
 
 // allowance is how long the ranks may stand still now.

@@ -8,6 +8,30 @@ import (
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 )
 
+// User case 60: one rank saves and the others do not: it is named with where it is.
+func TestUserCase60ASaveThatOnlyOneRankMakes(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newWatch(2, time.Minute, firstStepLimit, at)
+	for rank := range 2 {
+		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
+		w.take(events.Event{Kind: events.Step, Rank: rank, Step: 12, StepMs: 10}, at)
+	}
+	// Rank 0 waits within its save for the others, which train on and wait for it.
+	beats := []events.Event{
+		{Kind: events.Heartbeat, Rank: 0, Step: 12, Phase: "save", Collective: "barrier", Moves: 5},
+		{Kind: events.Heartbeat, Rank: 1, Step: 12, Phase: "forward", Unit: "Block 0", Collective: "gather", Moves: 9},
+	}
+	for _, d := range []time.Duration{0, 59 * time.Second, 601 * time.Second} {
+		for _, e := range beats {
+			w.take(e, at.Add(d))
+		}
+		f, stuck := w.stuck(at.Add(d))
+		if stuck != (d > time.Minute) || stuck && (f.Rank != 0 || !strings.Contains(f.Message, "rank 0 waits for the barrier in save") || !strings.Contains(f.Message, "rank 1 waits for the gather of Block 0 in forward")) {
+			t.Errorf("after %s: %v, %+v", d, stuck, f)
+		}
+	}
+}
+
 func TestUserCase19WhoHoldsTheOthersUp(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	beat := func(rank, step int, phase, unit, collective string, moves int64) events.Event {
@@ -124,5 +148,35 @@ func TestARankThatComputesIsNotStuck(t *testing.T) {
 	beats(later, 1000+80_000)
 	if f, stuck := w.stuck(later); stuck {
 		t.Errorf("stuck: %+v", f)
+	}
+}
+
+// The machine was suspended, or starved by its host: nobody could move, and nobody is blamed.
+func TestAMachineThatStoodStillIsNotARankThatDid(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newWatch(2, time.Minute, firstStepLimit, at)
+	beats := func(now time.Time) {
+		for rank := range 2 {
+			w.take(events.Event{Kind: events.Heartbeat, Rank: rank, Step: 3, Phase: "forward", Collective: "gather", Moves: 4}, now)
+		}
+	}
+	for rank := range 2 {
+		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
+		w.take(events.Event{Kind: events.Step, Rank: rank, Step: 3, StepMs: 10}, at)
+	}
+	beats(at)
+	w.look(at.Add(time.Second))
+	woken := at.Add(time.Hour)
+	w.look(woken)
+	if f, stuck := w.stuck(woken); stuck {
+		t.Errorf("stuck: %+v", f)
+	}
+	for n := range 62 {
+		now := woken.Add(time.Duration(n) * time.Second)
+		w.look(now)
+		beats(now)
+	}
+	if _, stuck := w.stuck(woken.Add(61 * time.Second)); !stuck {
+		t.Error("not stuck, though the ranks have stood still since")
 	}
 }

@@ -29,13 +29,36 @@ func (p Profile) Corrected(c Correction) Profile {
 	out.Devices = nil
 	for _, d := range p.Devices {
 		d.ReservedBytes += c.MemoryBytes[d.UUID]
-		d.Costs = maps.Clone(d.Costs)
-		for class, costs := range d.Costs {
-			costs.ForwardMs = costs.ForwardMs.times(c.TimeRatio)
-			costs.BackwardMs = costs.BackwardMs.times(c.TimeRatio)
-			d.Costs[class] = costs
+		d.Costs = d.scaled(c.TimeRatio)
+		out.Devices = append(out.Devices, d)
+	}
+	return out
+}
+
+// Drifted is the profile with the times of devices multiplied by factors, by UUID. Nothing
+// of p is changed.
+func (p Profile) Drifted(factors map[string]float64) Profile {
+	if len(factors) == 0 {
+		return p
+	}
+	out := p
+	out.Devices = nil
+	for _, d := range p.Devices {
+		if factor, known := factors[d.UUID]; known {
+			d.Costs = d.scaled(factor)
 		}
 		out.Devices = append(out.Devices, d)
+	}
+	return out
+}
+
+// scaled are the device's costs with their times multiplied.
+func (d ProfileDevice) scaled(factor float64) map[string]UnitCosts {
+	out := maps.Clone(d.Costs)
+	for class, costs := range out {
+		costs.ForwardMs = costs.ForwardMs.times(factor)
+		costs.BackwardMs = costs.BackwardMs.times(factor)
+		out[class] = costs
 	}
 	return out
 }

@@ -13,6 +13,8 @@ const (
 	Float32  DType = "float32"
 	Float16  DType = "float16"
 	BFloat16 DType = "bfloat16"
+	// Float64 is computed by every device, by some slowly; nobody plans with it.
+	Float64 DType = "float64"
 )
 
 // short is the spelling people use in messages.
@@ -86,6 +88,9 @@ func CommonDType(devices []Device, wanted DType, allowEmulated bool) DTypeChoice
 }
 
 func without(devices []Device, t DType) []Device {
+	if t == Float64 {
+		return nil
+	}
 	var out []Device
 	for _, d := range devices {
 		if !contains(NativeDTypes(d.Kind, d.Capability), t) {

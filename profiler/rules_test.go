@@ -22,8 +22,9 @@ func TestCommonDType(t *testing.T) {
 		emulated bool
 		want     DTypeChoice
 	}{
-		"bf16 everywhere":       {devices: []Device{a100, gpu(1, "L4", 8, 9)}, wanted: BFloat16, want: DTypeChoice{DType: BFloat16}},
-		"fp32 is never a doubt": {devices: []Device{a100, m40, odd, cpu}, wanted: Float32, want: DTypeChoice{DType: Float32}},
+		"bf16 everywhere":         {devices: []Device{a100, gpu(1, "L4", 8, 9)}, wanted: BFloat16, want: DTypeChoice{DType: BFloat16}},
+		"fp64 is computed by all": {devices: []Device{a100, m40, odd, cpu}, wanted: Float64, want: DTypeChoice{DType: Float64}},
+		"fp32 is never a doubt":   {devices: []Device{a100, m40, odd, cpu}, wanted: Float32, want: DTypeChoice{DType: Float32}},
 		"one T4": {devices: []Device{a100, t4}, wanted: BFloat16, want: DTypeChoice{DType: Float16, LossScaling: true, Reasons: []string{
 			"GPU 1 Tesla T4 (cc 7.5) has no native bf16; bf16 would be emulated; plan uses fp16 with loss scaling on all devices; --allow-emulated-bf16 to keep it"}}},
 		"8.0 + 7.5 + 7.0 + 6.1": {devices: []Device{a100, t4, v100, p40}, wanted: BFloat16, want: DTypeChoice{DType: Float16, LossScaling: true, Reasons: []string{

@@ -1,7 +1,7 @@
 // Command cephalorun-nvml asks the NVIDIA driver for devices on behalf of
-// cephalorun, which starts it, asks once, and ends it. It is a program of its
-// own because it needs cgo, and because a driver that hangs or crashes then
-// takes nothing else with it.
+// cephalorun, which starts it, asks, and ends it; while a run trains it stays and
+// reads the devices every so often. It is a program of its own because it needs
+// cgo, and because a driver that hangs or crashes then takes nothing else with it.
 package main
 
 import (

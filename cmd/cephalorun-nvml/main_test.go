@@ -55,6 +55,24 @@ func TestTheRealDriverIsAsked(t *testing.T) {
 	}
 }
 
+// The same for readings: two of them from one process.
+func TestTheRealDriverIsRead(t *testing.T) {
+	r := rpc.Client{Path: link(t)}.Reader()
+	defer r.Close()
+	for range 2 {
+		readings, err := r.Readings(context.Background())
+		if err != nil && !errors.Is(err, profiler.ErrNoDriver) && !errors.Is(err, profiler.ErrCannotAsk) {
+			t.Fatal(err)
+		}
+		for _, g := range readings {
+			t.Logf("%+v", g)
+			if g.Problem == "" && (g.UUID == "" || g.Stale || g.At.IsZero() || g.TemperatureC < 0 || g.MemoryBytes <= 0) {
+				t.Errorf("got %+v", g)
+			}
+		}
+	}
+}
+
 func TestStartedByHand(t *testing.T) {
 	var out, said bytes.Buffer
 	cmd := exec.Command(link(t))

@@ -34,6 +34,12 @@ type app struct {
 	pause func(context.Context, time.Duration)
 	// lookEvery is how often lost devices are looked for; 0 is a sensible time.
 	lookEvery time.Duration
+	// readings reads GPUs while a run trains; nil where nothing can. readEvery is how often
+	// the machine is looked at; 0 is a sensible time.
+	readings  func() profiler.Reader
+	readEvery time.Duration
+	// pressure is what the control group says of its memory; nil asks the kernel.
+	pressure func() cpu.Pressure
 	// width is the width of the terminal on stderr, 0 if there is none.
 	width int
 }
@@ -45,7 +51,7 @@ func newApp() (*app, func()) {
 	a := &app{
 		stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, now: time.Now,
 		gpus: gpuProvider(host, slog.New(slog.DiscardHandler)), cpu: cpu.Provider{Node: host},
-		signals: listenForSignals,
+		signals: listenForSignals, readings: gpuReadings,
 		guard: func(log *slog.Logger) (*supervise.Supervisor, error) {
 			return supervise.New(supervise.Options{
 				GuardPath: "/proc/self/exe", GuardArgs: []string{"cephalorun", guardCommand},
@@ -72,6 +78,10 @@ func (a *app) deps(o *options, force <-chan struct{}) (orchestrator.Deps, error)
 	d := orchestrator.Deps{
 		Supervisor: guard, GPUs: a.gpus, CPU: a.cpu, Environ: a.environ, Dir: a.dir, Now: a.now,
 		Stdout: a.stdout, Stderr: a.stderr, Width: a.width, Logger: log, Force: force, Pause: a.pause, LookEvery: a.lookEvery,
+		ReadEvery: a.readEvery, Pressure: a.pressure,
+	}
+	if a.readings != nil {
+		d.Readings = a.readings()
 	}
 	if o.json {
 		// Standard output is for events then; what the script prints goes beside it.

@@ -11,7 +11,7 @@ func newStatusCommand(a *app, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:     "status [RUN]",
 		Short:   "Say where a run stands (the newest one if none is named)",
-		Long:    "Say where a run stands: its state, its owner, its last step.\n" + exitHelp,
+		Long:    "Say where a run stands: its state, its owner, its last step, and while it runs what the machine says:\nmemory, disks, network and GPUs.\n" + exitHelp,
 		Example: "  cephalorun status\n  cephalorun status 20260102-030405-train --json",
 		Args:    exactArgs(cobra.MaximumNArgs(1)),
 		RunE:    func(_ *cobra.Command, args []string) error { return showStatus(a, o, args) },

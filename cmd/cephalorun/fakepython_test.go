@@ -20,6 +20,7 @@ import (
 
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/supervise"
+	"github.com/cephalorun/cephalorun/solver"
 )
 
 // The tests of whole runs need a Python with PyTorch, torchrun and workers. All of
@@ -109,6 +110,8 @@ type fakeWorker struct {
 	step   int         // the last one that is done
 	met    int         // meetings of the ranks so far
 	stepMs int         // of a step; 0 is the usual
+	// perSample is what each rank computes for a sample, in ms; nil is the usual.
+	perSample []string
 }
 
 func fakeWork(argv []string) int {
@@ -167,6 +170,9 @@ func fakeWork(argv []string) int {
 //	hang RANK             that rank stands still, and the others wait for it
 //	await COMMAND         wait for that command of the supervisor's, save and stop
 //	rename A B            rename a checkpoint
+//	own NAME              make a file of its own beside the checkpoints
+//	per-sample MS MS ...  what the ranks compute for a sample from here on
+//	chatter N RATE        print N numbered lines, so many in a second; 0: as fast as it goes
 //	deaf                  ignore SIGTERM from here on
 //	train-on              train, saving at every step, until told to stop
 //	wait                  wait until told to stop, or killed
@@ -273,6 +279,20 @@ func (w *fakeWorker) script(lines, args []string) int {
 			if w.rank == 0 {
 				_ = os.Rename(filepath.Join(checkpoints(), from), filepath.Join(checkpoints(), to))
 			}
+		case "own":
+			if w.rank == 0 {
+				path := filepath.Join(checkpoints(), rest)
+				_ = os.MkdirAll(filepath.Dir(path), 0o755)
+				_ = os.WriteFile(path, nil, 0o644)
+			}
+		case "per-sample":
+			w.perSample = strings.Fields(rest)
+		case "chatter":
+			count, rate, _ := strings.Cut(rest, " ")
+			n, _ := strconv.Atoi(count)
+			perSecond, _ := strconv.Atoi(rate)
+			w.meet()
+			w.chatter(n, perSecond)
 		case "deaf":
 			signal.Ignore(unix.SIGTERM)
 		case "train-on":
@@ -303,7 +323,18 @@ func (w *fakeWorker) meet() {
 func (w *fakeWorker) trainStep() {
 	w.step++
 	w.send("step", map[string]any{"step": w.step, "loss": 5.0 - float64(w.step)/10, "samples": 4,
-		"step_ms": max(10, w.stepMs), "compute_ms": 8 - w.rank, "wait_ms": 2 + w.rank, "peak_memory_bytes": 1 << 20})
+		"step_ms": max(10, w.stepMs), "compute_ms": w.computeMs(), "wait_ms": 2 + w.rank, "peak_memory_bytes": 1 << 20})
+}
+
+// computeMs is what the rank computes in a step.
+func (w *fakeWorker) computeMs() float64 {
+	if w.perSample == nil {
+		return float64(8 - w.rank)
+	}
+	data, _ := os.ReadFile(os.Getenv("CEPHALO_PLAN"))
+	plan, _ := solver.ParsePlan(data)
+	ms, _ := strconv.ParseFloat(w.perSample[w.rank], 64)
+	return ms * float64(plan.Ranks[w.rank].Batch)
 }
 
 // stoppedCode says within this file that a script was stopped from inside.
@@ -352,7 +383,7 @@ func (w *fakeWorker) save() {
 			_ = os.WriteFile(filepath.Join(dir, name), []byte(strconv.Itoa(w.step)+"........"), 0o644)
 		}
 	}
-	w.send("checkpoint", map[string]any{"phase": "saved", "path": dir, "step": w.step, "files": map[string]int{"shard": 8 + len(strconv.Itoa(w.step))}})
+	w.send("checkpoint", map[string]any{"phase": "saved", "placed": true, "path": dir, "step": w.step, "files": map[string]int{"shard": 8 + len(strconv.Itoa(w.step))}})
 }
 
 // newest is the newest checkpoint there is; empty without one.

@@ -21,7 +21,7 @@ import (
 
 // bench is one test's surroundings: a state folder, a fake Python, and devices.
 type bench struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	app    *app
 	out    *buffer
@@ -73,7 +73,7 @@ func card(uuid string, major int) profiler.Device {
 		MemoryBytes: 8 << 30, FreeMemoryBytes: 8 << 30, UsableMemoryBytes: 8 << 30}
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: t.TempDir(), out: &buffer{}, err: &buffer{}}
 	force := make(chan struct{})
@@ -108,7 +108,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func executable(t *testing.T) string {
+func executable(t testing.TB) string {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
@@ -153,7 +153,7 @@ func (b *bench) mustRun(want int, texts []string, args ...string) {
 	}
 }
 
-func readFile(t *testing.T, path string) string {
+func readFile(t testing.TB, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {

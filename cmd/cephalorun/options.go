@@ -39,6 +39,8 @@ type options struct {
 	maxRestarts  int
 	resumeArgs   []string
 	stuckAfter   time.Duration
+	keepSaved    int
+	replanAfter  int
 }
 
 const (
@@ -46,6 +48,8 @@ const (
 	defaultGrace = 40 * time.Second
 	// defaultRestarts is how often a run is brought back without progress.
 	defaultRestarts = 3
+	// defaultReplan is for how many steps a rank must be off its part of the plan.
+	defaultReplan = 200
 	// defaultStuck is how long ranks may wait for one that does not come.
 	defaultStuck = time.Minute
 )
@@ -94,6 +98,8 @@ func (o *options) addRun(f *pflag.FlagSet) {
 func (o *options) addRestarts(f *pflag.FlagSet) {
 	f.IntVar(&o.maxRestarts, "max-restarts", defaultRestarts, "how often the training is brought back after a failure without having gone further meanwhile")
 	f.StringArrayVar(&o.resumeArgs, "resume-args", nil, "arguments, separated by blanks, that the script gets after its own when it is to go on from its newest checkpoint")
+	f.IntVar(&o.replanAfter, "replan-after", defaultReplan, "after how many steps in which a rank is slower or faster than planned to look for a better plan, used from the next checkpoint on (0: never)")
+	f.IntVar(&o.keepSaved, "keep-checkpoints", 0, "how many whole checkpoints of the script to keep, the newest ones (0: all)")
 	f.DurationVar(&o.stuckAfter, "stuck-after", defaultStuck, "how long ranks may wait for one that does not come (at least; 10 median steps if that is more; 0: for ever)")
 }
 
@@ -112,7 +118,7 @@ func (o *options) spec(script string, args []string) orchestrator.Spec {
 		Script: script, Args: args, GlobalBatch: max(0, int(o.globalBatch)), Python: o.python, StateDir: o.stateDir,
 		Devices: o.devices, ProfileFile: o.profile, PlanFile: o.plan, Strategy: strategy, CompareEven: o.compareEven, Weighting: weight,
 		StopGrace: o.stopGrace, KeepSlurm: o.keepSlurm, AllowEmulatedBF16: o.emulatedBF16, Remeasure: o.remeasure,
-		MaxRestarts: o.maxRestarts, ResumeArgs: words(o.resumeArgs), StuckAfter: o.stuckAfter,
+		MaxRestarts: o.maxRestarts, ResumeArgs: words(o.resumeArgs), StuckAfter: o.stuckAfter, KeepCheckpoints: o.keepSaved, ReplanAfter: o.replanAfter,
 	}
 }
 

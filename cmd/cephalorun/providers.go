@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/cephalorun/cephalorun/profiler"
 	"github.com/cephalorun/cephalorun/profiler/rpc"
@@ -38,6 +39,14 @@ func (p pluginOrNone) Devices(ctx context.Context) ([]profiler.Device, error) {
 		return nil, fmt.Errorf("%w: %s is missing beside this program, and an NVIDIA driver is loaded", profiler.ErrCannotAsk, rpc.BinaryName)
 	}
 	return p.plugin.Devices(ctx)
+}
+
+// readLimit is how long the plugin may take to read all GPUs at once, each of which has 5 s.
+const readLimit = 8 * time.Second
+
+// gpuReadings reads GPUs through the plugin, which is started at the first reading.
+func gpuReadings() profiler.Reader {
+	return rpc.Client{CallLimit: readLimit, Logger: slog.New(slog.DiscardHandler)}.Reader()
 }
 
 // driverLoaded looks for the traces of an NVIDIA driver: of Linux, and of WSL.

@@ -18,7 +18,7 @@ const (
 	Step       Kind = "step"
 	Phase      Kind = "phase"
 	Profile    Kind = "profile"
-	Checkpoint Kind = "checkpoint" // phase: saving | saved | failed | loaded | can-save
+	Checkpoint Kind = "checkpoint" // phase: saving | saved | failed | loaded | can-save | removed
 	Resume     Kind = "resume"     // the script goes on after step
 	Heartbeat  Kind = "heartbeat"  // where the rank is; not kept
 	Stacks     Kind = "stacks"     // the rank has written its stacks to path
@@ -35,7 +35,8 @@ const (
 	State     Kind = "state" // the run went into another state
 	Restart   Kind = "restart"
 	Straggler Kind = "straggler"
-	Ended     Kind = "end" // the run is over
+	Hardware  Kind = "hardware" // what the machine says about itself
+	Ended     Kind = "end"      // the run is over
 )
 
 // NoRank is the rank of an event that no rank sent.
@@ -77,6 +78,8 @@ type Event struct {
 
 	// Files are those of a checkpoint, with their sizes.
 	Files map[string]int64 `json:"files,omitempty"`
+	// Placed says that a checkpoint was written aside and got its name when it was whole.
+	Placed bool `json:"placed,omitempty"`
 	// OutOfMemory marks an error for want of memory on the device; NeededBytes is what
 	// the rank would have held at once, 0 when it is not known.
 	OutOfMemory bool  `json:"out_of_memory,omitempty"`
@@ -89,6 +92,9 @@ type Event struct {
 	UserFrame string `json:"user_frame,omitempty"`
 	Traceback string `json:"traceback,omitempty"`
 	Code      *int   `json:"code,omitempty"`
+
+	// Machine is what the machine says, in an event about it.
+	Machine any `json:"machine,omitempty"`
 
 	// Raw is the line as it came, without its newline; empty for an event of the
 	// supervisor's own.

@@ -56,9 +56,7 @@ func TestEnviron(t *testing.T) {
 		"user case 75: the user's buffering is kept":    {[]string{"PYTHONUNBUFFERED=0"}, base, map[string]string{"PYTHONUNBUFFERED": "0"}},
 		"an outer launcher does not leak through": {[]string{"RANK=3", "WORLD_SIZE=9", "MASTER_PORT=29500", "PET_NNODES=2", "TORCHELASTIC_RUN_ID=none", "CUDA_VISIBLE_DEVICES=1"}, base,
 			map[string]string{"RANK": "-", "WORLD_SIZE": "-", "MASTER_PORT": "-", "PET_NNODES": "-", "TORCHELASTIC_RUN_ID": "-", "CUDA_VISIBLE_DEVICES": "-"}},
-		"user case 41: Slurm is hidden":  {[]string{"SLURM_NTASKS=1", "SLURM_PROCID=0", "SLURM_JOB_ID=5"}, base, map[string]string{"SLURM_NTASKS": "-", "SLURM_PROCID": "-"}},
-		"user case 41: unless asked for": {[]string{"SLURM_NTASKS=1"}, keep, map[string]string{"SLURM_NTASKS": "1"}},
-		"the rest is passed on":          {[]string{"WANDB_API_KEY=secret", "A=b=c", "EMPTY="}, base, map[string]string{"WANDB_API_KEY": "secret", "A": "b=c", "EMPTY": ""}},
+		"the rest is passed on": {[]string{"WANDB_API_KEY=secret", "A=b=c", "EMPTY="}, base, map[string]string{"WANDB_API_KEY": "secret", "A": "b=c", "EMPTY": ""}},
 		"a stale name of ours is dropped": {[]string{"CEPHALO_PLAN=/old", "CEPHALO_PROFILE_SECONDS=9"}, base,
 			map[string]string{"CEPHALO_PLAN": "/run/plan.json", "CEPHALO_PROFILE_SECONDS": "9"}},
 		"parts of a GPU": {nil, withMPS, map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps", "CUDA_MPS_LOG_DIRECTORY": "/tmp/mps-log"}},
@@ -75,6 +73,29 @@ func TestEnviron(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// User case 41: whatever Slurm says to us, the workers get one consistent set from
+// torchrun, unless its own is asked for.
+func TestUserCase41SlurmIsHidden(t *testing.T) {
+	for name, user := range map[string][]string{
+		"sbatch":              {"SLURM_JOB_ID=5", "SLURM_NTASKS=4", "SLURM_NTASKS_PER_NODE=2", "SLURM_PROCID=0", "SLURM_LOCALID=0"},
+		"salloc and srun":     {"SLURM_JOB_ID=5", "SLURM_STEP_NUM_TASKS=1", "SLURM_STEP_ID=0", "SLURM_LAUNCH_NODE_IPADDR=1.2.3.4"},
+		"srun --pty":          {"SLURM_PTY_PORT=33", "SLURM_PTY_WIN_COL=80", "SLURM_NTASKS=1", "PMI_RANK=0", "PMIX_RANK=0"},
+		"a task for each GPU": {"SLURM_PROCID=3", "SLURM_LOCALID=3", "SLURM_GPUS_PER_TASK=1", "SLURMD_NODENAME=n1"},
+	} {
+		for _, entry := range Environ(user, Workers{}) {
+			if strings.HasPrefix(entry, "SLURM") || strings.HasPrefix(entry, "PMI") {
+				t.Errorf("%s: the workers see %s", name, entry)
+			}
+		}
+		kept := Environ(user, Workers{KeepSlurm: true})
+		for _, entry := range user {
+			if !slices.Contains(kept, entry) {
+				t.Errorf("%s: %s is hidden though it was asked for", name, entry)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 )
@@ -51,7 +52,7 @@ func (l *Log) reopen() error {
 	return nil
 }
 
-// write appends text. What the disk does not take is counted and said once there is
+// write appends lines. What the disk does not take is counted and said once there is
 // room again (user case 76).
 func (l *Log) write(text []byte) {
 	l.tail.add(text)
@@ -59,14 +60,14 @@ func (l *Log) write(text []byte) {
 		l.rotate()
 	}
 	if l.file == nil && l.reopen() != nil {
-		l.dropped++
+		l.drop(text)
 		return
 	}
 	if l.dropped > 0 {
-		note := fmt.Sprintf("[%d lines are missing here: the disk was full]\n", l.dropped)
+		note := fmt.Sprintf("\n[%d lines are missing here: the disk was full]\n", l.dropped)
 		if n, err := l.file.WriteString(note); err != nil {
 			l.size += int64(n)
-			l.dropped++
+			l.drop(text)
 			return
 		}
 		l.size += int64(len(note))
@@ -75,6 +76,14 @@ func (l *Log) write(text []byte) {
 	n, err := l.file.Write(text)
 	l.size += int64(n)
 	if err != nil {
+		l.drop(text[n:])
+	}
+}
+
+// drop counts lines that were not written, one that was written in part included.
+func (l *Log) drop(text []byte) {
+	l.dropped += int64(bytes.Count(text, []byte("\n")))
+	if len(text) > 0 && text[len(text)-1] != '\n' {
 		l.dropped++
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestRanksAreKeptApart(t *testing.T) {
@@ -108,5 +110,76 @@ func TestALogThatCannotBeOpened(t *testing.T) {
 	_, err := Open(Options{Dir: dir, Ranks: 1, LogPath: func(int) string { return filepath.Join(dir, "none", "x.log") }})
 	if err == nil {
 		t.Error("no error")
+	}
+}
+
+// However lines come, the last ones are kept, whole or cut to a bearable width.
+func TestTailOfManyAndOfHugeLines(t *testing.T) {
+	var tl tail
+	for i := range 10_000 {
+		tl.add(fmt.Appendf(nil, "line %d\nother %d\n", i, i))
+	}
+	if got := tl.lines(); len(got) != tailLines || got[tailLines-1] != "other 9999" || got[0] != "line 9975" {
+		t.Errorf("got %d lines, %q", len(got), got)
+	}
+	huge := bytes.Repeat([]byte("x"), 10<<20)
+	tl.add(huge)
+	tl.add([]byte("\nlast"))
+	got := tl.lines()
+	if len(got) != tailLines || got[tailLines-1] != "last" || len(got[tailLines-2]) != tailWidth || len(tl.raw) > tailRaw+1 {
+		t.Errorf("%d lines, %d bytes, ends with %.20q", len(got), len(tl.raw), got[tailLines-1])
+	}
+	if got := (&tail{}).lines(); got != nil {
+		t.Errorf("of nothing: %q", got)
+	}
+}
+
+// An unfinished line is shown within a second, and is whole in the end.
+func TestAnUnfinishedLineIsPassedOn(t *testing.T) {
+	s := stream{}
+	var got []string
+	to := func(text []byte) { got = append(got, string(text)) }
+	now := time.Now()
+	s.add([]byte("one\ntw"), now, to)
+	s.add([]byte("o\nthree\nfo"), now, to)
+	s.add([]byte("u"), now, to)
+	if want := []string{"one\n", "two\n", "three\n"}; !slices.Equal(got, want) || string(s.rest) != "fou" || !s.since.Equal(now) {
+		t.Errorf("got %q and %q", got, s.rest)
+	}
+	s.flush(to)
+	s.add([]byte("r\n"), now, to)
+	if strings.Join(got, "") != "one\ntwo\nthree\nfour\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// blocked is a screen that takes nothing, as a terminal after Ctrl-S.
+type blocked chan struct{}
+
+func (b blocked) Write(p []byte) (int, error) { <-b; return len(p), nil }
+
+func TestAScreenThatTakesNothingDoesNotHoldUpTheEnd(t *testing.T) {
+	dir, never := t.TempDir(), make(blocked)
+	defer close(never)
+	logPath := func(rank int) string { return filepath.Join(dir, fmt.Sprintf("rank-%d.log", rank)) }
+	r, err := Open(Options{Dir: dir, LogPath: logPath, Ranks: 1, Stdout: never})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "rank-0.out"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(f, "hello")
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r.Close()
+	if took := time.Since(began); took > closeLimit+giveUpLimit+2*time.Second {
+		t.Errorf("took %s", took)
+	}
+	if data, err := os.ReadFile(logPath(0)); err != nil || string(data) != "hello\n" {
+		t.Errorf("the log has %q, %v", data, err)
 	}
 }

@@ -48,6 +48,7 @@ const (
 	ReportJSON   = "report.json"
 	ReportHTML   = "report.html"
 	RestartsFile = "restarts.json"
+	MachineFile  = "machine.json" // what the machine said last
 	SpecFile     = "spec.json"
 	ownerFile    = "run.json"
 	lockFile     = ".lock"

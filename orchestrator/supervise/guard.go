@@ -51,7 +51,7 @@ func Guard() error {
 	_ = send(control, notice{Started: &child})
 	ended, empty := reapAll(child.PID)
 	guardTree(control, readOrders(orders), pidfd, ended)
-	left, err := sweep(func() ([]Process, error) { return Descendants(os.Getpid()) }, func([]Process) {}, guardSweepLimit)
+	left, err := sweep(func() ([]Process, error) { return Descendants(os.Getpid()) }, killAll, func([]Process) {}, guardSweepLimit)
 	if len(left) == 0 {
 		waitFor(empty, time.Second)
 	}

@@ -48,7 +48,7 @@ const orphanSweepLimit = 5 * time.Second
 
 // sweepOrphans kills what a lost guard left: it fell to this process.
 func (s *Supervisor) sweepOrphans() []Process {
-	left, err := sweep(s.orphans, func(list []Process) {
+	left, err := sweep(s.orphans, killAll, func(list []Process) {
 		for _, p := range list {
 			if p.Parent == os.Getpid() {
 				collect(p.PID)

@@ -28,10 +28,10 @@ func killAll(list []Process) {
 	}
 }
 
-// sweep kills what find lists, again and again, until it lists nothing alive or
-// the limit is over. It returns what is left. reap is called after each round,
-// for children that only wait to be collected.
-func sweep(find func() ([]Process, error), reap func([]Process), limit time.Duration) ([]Process, error) {
+// sweep calls kill for what find lists, again and again, until it lists nothing alive
+// or the limit is over. It returns what is left. reap is called after each round, for
+// children that only wait to be collected.
+func sweep(find func() ([]Process, error), kill, reap func([]Process), limit time.Duration) ([]Process, error) {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(sweepTick)
@@ -41,7 +41,7 @@ func sweep(find func() ([]Process, error), reap func([]Process), limit time.Dura
 		if err != nil {
 			return nil, err
 		}
-		killAll(found)
+		kill(found)
 		reap(found)
 		var left []Process
 		for _, p := range found {

@@ -155,17 +155,22 @@ func number(file string) (int64, bool) {
 
 // statistic reads one "name number" line; 0 when it is not there.
 func statistic(file, name string) int64 {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	for _, line := range strings.Split(string(data), "\n") {
+	for _, line := range strings.Split(readText(file), "\n") {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 			return max(0, n)
 		}
 	}
 	return 0
+}
+
+// readText is a file's text; empty when it cannot be read.
+func readText(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return string(data)
 }
 
 func isFolder(path string) bool {

@@ -34,7 +34,8 @@ func host(cores int) func(context.Context) (Facts, error) {
 	}
 }
 
-func TestBudget(t *testing.T) {
+// User case 53: the limit of a container counts, and not the size of its host.
+func TestUserCase53Budget(t *testing.T) {
 	cases := map[string]struct {
 		files   map[string]string
 		free    int64

@@ -27,7 +27,9 @@ func list(t *testing.T, p Provider) []profiler.Device {
 	return devices
 }
 
-func TestMixedFleet(t *testing.T) {
+// User case 50: what others hold is what is in use. No process is asked for, since ids mean
+// nothing in a container: the stand-in would panic.
+func TestUserCase50MixedFleet(t *testing.T) {
 	s, _ := fleet(t, gpus.A100_SXM4_40GB, gpus.H100_SXM5_80GB, gpus.A30_PCIE_24GB)
 	closed := 0
 	s.ShutdownFunc = func() api.Return { closed++; return api.SUCCESS }
@@ -52,7 +54,8 @@ func TestMixedFleet(t *testing.T) {
 	}
 }
 
-func TestOneCardHangs(t *testing.T) {
+// User case 47: a card that never answers costs one limit, and the others are listed.
+func TestUserCase47OneCardHangs(t *testing.T) {
 	for name, hang := range map[string]func(d *mock.Device, block func()){
 		"at once": func(d *mock.Device, block func()) {
 			d.GetUUIDFunc = func() (string, api.Return) { block(); return "", 0 }
@@ -135,7 +138,8 @@ func TestContextEndsTheListing(t *testing.T) {
 	}
 }
 
-func TestUnsupportedIsUnknown(t *testing.T) {
+// User case 49: "not supported" is unknown, and never 0.
+func TestUserCase49UnsupportedIsUnknown(t *testing.T) {
 	s, cards := fleet(t, gpus.A100_SXM4_40GB)
 	d := &cards[0].Device
 	d.GetMemoryInfo_v2Func = func() (api.Memory_v2, api.Return) { return api.Memory_v2{}, api.ERROR_NOT_SUPPORTED }
@@ -217,7 +221,8 @@ func lostMemory(d *mock.Device) {
 	d.GetMemoryInfoFunc = func() (api.Memory, api.Return) { return api.Memory{}, api.ERROR_GPU_IS_LOST }
 }
 
-func TestReserves(t *testing.T) {
+// User cases 52 and 54: more is held back under WSL, and on a card with a screen.
+func TestUserCase54Reserves(t *testing.T) {
 	cases := map[string]struct {
 		active, connected api.EnableState
 		wsl               bool
@@ -242,7 +247,7 @@ func TestReserves(t *testing.T) {
 	}
 }
 
-func TestUnderWSL(t *testing.T) {
+func TestUserCase52UnderWSL(t *testing.T) {
 	cases := map[string]bool{"5.15.153.1-microsoft-standard-WSL2": true, "4.4.0-19041-Microsoft": true, "6.8.0-45-generic": false, "": false}
 	for release, want := range cases {
 		if UnderWSL(release) != want {

@@ -50,14 +50,43 @@ var _ profiler.Provider = Client{}
 // start or does not answer is an ErrCannotAsk; that it found no driver an
 // ErrNoDriver.
 func (c Client) Devices(ctx context.Context) ([]profiler.Device, error) {
-	path, err := Locate(c.Path)
+	p, err := c.start(ctx)
 	if err != nil {
 		return nil, err
+	}
+	var answer Reply
+	if err := c.call(ctx, p.connection, method, &answer); err != nil {
+		p.kill() // it is no use waiting for it to go by itself
+		p.end()
+		return nil, err
+	}
+	p.end()
+	return answer.result()
+}
+
+// process is a plugin that runs.
+type process struct {
+	host       *plugin.Client
+	connection *rpc.Client
+	kill       func()
+	pid        int
+}
+
+// end asks the plugin to go, and makes it go.
+func (p process) end() {
+	within(endLimit, p.host.Kill)
+	p.kill()
+}
+
+// start starts the plugin.
+func (c Client) start(ctx context.Context) (process, error) {
+	path, err := Locate(c.Path)
+	if err != nil {
+		return process{}, err
 	}
 	// The plugin's own context: ending it kills the process, whatever it does.
 	// The caller's context must not, before the plugin was asked to go.
 	running, kill := context.WithCancel(context.Background())
-	defer kill()
 	cmd := exec.CommandContext(running, path)
 	cmd.Env = append(environment(os.Environ()), hostVariable+"="+strconv.Itoa(os.Getpid()))
 	cmd.SysProcAttr = dieWithHost()
@@ -77,14 +106,10 @@ func (c Client) Devices(ctx context.Context) ([]profiler.Device, error) {
 	host := plugin.NewClient(config)
 	connection, err := connect(ctx, host, kill, config.StartTimeout)
 	if err != nil {
-		return nil, fmt.Errorf("%w: start the NVML plugin %s: %w", profiler.ErrCannotAsk, path, explain(err))
+		kill()
+		return process{}, fmt.Errorf("%w: start the NVML plugin %s: %w", profiler.ErrCannotAsk, path, explain(err))
 	}
-	devices, err := c.call(ctx, connection)
-	if err != nil {
-		kill() // it is no use waiting for it to go by itself
-	}
-	within(endLimit, host.Kill)
-	return devices, err
+	return process{host: host, connection: connection, kill: kill, pid: cmd.Process.Pid}, nil
 }
 
 // environment is what the plugin needs of ours: where to find libraries and
@@ -156,22 +181,21 @@ func dispense(host *plugin.Client) (*rpc.Client, error) {
 	return connection, nil
 }
 
-func (c Client) call(ctx context.Context, connection *rpc.Client) ([]profiler.Device, error) {
+func (c Client) call(ctx context.Context, connection *rpc.Client, method string, answer any) error {
 	limit := cmp.Or(c.CallLimit, DefaultCallLimit)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	var answer Reply
-	call := connection.Go(method, c.Request, &answer, make(chan *rpc.Call, 1))
+	call := connection.Go(method, c.Request, answer, make(chan *rpc.Call, 1))
 	select {
 	case <-call.Done:
 		if call.Error != nil {
-			return nil, fmt.Errorf("%w: the NVML plugin ended while it was asked: %w", profiler.ErrCannotAsk, call.Error)
+			return fmt.Errorf("%w: the NVML plugin ended while it was asked: %w", profiler.ErrCannotAsk, call.Error)
 		}
-		return answer.result()
+		return nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: ask the NVML plugin: %w", profiler.ErrCannotAsk, context.Cause(ctx))
+		return fmt.Errorf("%w: ask the NVML plugin: %w", profiler.ErrCannotAsk, context.Cause(ctx))
 	case <-timer.C:
-		return nil, fmt.Errorf("%w: the NVML plugin does not answer within %s: the NVIDIA driver hangs", profiler.ErrCannotAsk, limit)
+		return fmt.Errorf("%w: the NVML plugin does not answer within %s: the NVIDIA driver hangs", profiler.ErrCannotAsk, limit)
 	}
 }
 

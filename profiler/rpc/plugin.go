@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"net/rpc"
+	"sync"
 
 	"github.com/hashicorp/go-plugin"
 
@@ -30,8 +31,34 @@ func pluginSet(source Source) plugin.PluginSet {
 	return plugin.PluginSet{pluginName: devicesPlugin{source: source}}
 }
 
-// server answers calls; its exported method is the protocol.
-type server struct{ source Source }
+// server answers calls; its exported methods are the protocol.
+type server struct {
+	source Source
+
+	mu     sync.Mutex
+	reader profiler.Reader // nil until the first reading
+}
+
+// readable is a provider whose devices can be read again and again.
+type readable interface{ Reader() profiler.Reader }
+
+// Readings is called by the host.
+func (s *server) Readings(request Request, out *Numbers) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader == nil {
+		provider, ok := s.source(request).(readable)
+		if !ok {
+			out.Failure, out.Message = cannotAsk, "this plugin has no readings"
+			return nil
+		}
+		s.reader = provider.Reader()
+	}
+	readings, err := s.reader.Readings(context.Background())
+	out.Readings = readings
+	out.Failure, out.Message = failureOf(err)
+	return nil
+}
 
 // Devices is called by the host. Limits are the provider's and the host's own.
 func (s *server) Devices(request Request, out *Reply) error {

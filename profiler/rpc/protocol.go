@@ -17,6 +17,7 @@ const BinaryName = "cephalorun-nvml"
 const (
 	pluginName = "devices"
 	method     = "Plugin.Devices"
+	reading    = "Plugin.Readings"
 	// hostVariable holds the host's process id.
 	hostVariable = "CEPHALORUN_HOST_PID"
 )
@@ -49,6 +50,13 @@ type Reply struct {
 	Message string
 }
 
+// Numbers is what comes back of a reading.
+type Numbers struct {
+	Readings []profiler.Reading
+	Failure  failure
+	Message  string
+}
+
 type failure string
 
 const (
@@ -58,27 +66,38 @@ const (
 )
 
 func replyOf(devices []profiler.Device, err error) Reply {
+	f, message := failureOf(err)
+	if f != none {
+		devices = nil
+	}
+	return Reply{Devices: devices, Failure: f, Message: message}
+}
+
+func failureOf(err error) (failure, string) {
 	switch {
 	case err == nil:
-		return Reply{Devices: devices}
+		return none, ""
 	case errors.Is(err, profiler.ErrNoDriver):
-		return Reply{Failure: noDriver, Message: err.Error()}
+		return noDriver, err.Error()
 	default:
-		return Reply{Failure: cannotAsk, Message: err.Error()}
+		return cannotAsk, err.Error()
 	}
 }
 
 // result is a reply turned back into what the plugin's provider returned.
-func (r Reply) result() ([]profiler.Device, error) {
-	switch r.Failure {
+func (r Reply) result() ([]profiler.Device, error) { return r.Devices, r.Failure.err(r.Message) }
+
+// err is a failure turned back into an error.
+func (f failure) err(message string) error {
+	switch f {
 	case none:
-		return r.Devices, nil
+		return nil
 	case noDriver:
-		return nil, &remoteError{message: r.Message, class: profiler.ErrNoDriver}
+		return &remoteError{message: message, class: profiler.ErrNoDriver}
 	case cannotAsk:
-		return nil, &remoteError{message: r.Message, class: profiler.ErrCannotAsk}
+		return &remoteError{message: message, class: profiler.ErrCannotAsk}
 	default:
-		return nil, fmt.Errorf("%w: the plugin reports the unknown failure %q: %s", profiler.ErrCannotAsk, r.Failure, r.Message)
+		return fmt.Errorf("%w: the plugin reports the unknown failure %q: %s", profiler.ErrCannotAsk, f, message)
 	}
 }
 

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 		"nothing":   func() int { return 1 },
 		"mute":      func() int { time.Sleep(time.Minute); return 1 },
 		"host":      runHost,
+		"read":      func() int { return serveReadings(0) },
+		// the third reading hangs
+		"read-twice": func() int { return serveReadings(2) },
 	}
 	if mode, ok := modes[filepath.Base(os.Args[0])]; ok {
 		os.Exit(mode())
@@ -171,7 +174,8 @@ func TestFailuresKeepTheirClass(t *testing.T) {
 	}
 }
 
-func TestPluginsThatMisbehave(t *testing.T) {
+// User case 37: every way in which a plugin can misbehave has an end, and is said.
+func TestUserCase37PluginsThatMisbehave(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(plain, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)

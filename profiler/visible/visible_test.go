@@ -41,7 +41,8 @@ func uuids(devices []profiler.Device) []string {
 	return out
 }
 
-func TestResolve(t *testing.T) {
+// User case 45: every form that the variable may have.
+func TestUserCase45Resolve(t *testing.T) {
 	set := func(v string) Environment { return Environment{Devices: v, Set: true} }
 	pci := func(v string) Environment { return Environment{Devices: v, Set: true, Order: "PCI_BUS_ID"} }
 	cases := map[string]struct {

@@ -69,7 +69,7 @@ class Saves:
             if problem:
                 self._tell("failed", path, message=problem)
                 return result
-            self._tell("saved", path)
+            self._tell("saved", path, placed=aside)
             self.saved()
             return result
 

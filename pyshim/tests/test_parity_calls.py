@@ -349,7 +349,7 @@ def _branch(plan, ranks_that_use):
 
 
 @pytest.mark.parametrize("used_on", [(0,), (1,), (0, 1), ()])
-def test_a_parameter_used_on_some_ranks(ranks, used_on):
+def test_user_case_21_a_parameter_used_on_some_ranks(ranks, used_on):
     plan = plan_of(TWO)
     got = ranks(2, _branch, plan, used_on)[0]
     torch.manual_seed(0)

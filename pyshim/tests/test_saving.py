@@ -58,6 +58,7 @@ def _save_twice(path: str) -> dict:
         "phases": heard.phases(),
         "loaded": saves.loaded,
         "files": heard.events[1][1]["files"],
+        "placed": heard.events[1][1]["placed"],
         "names": sorted(p.name for p in Path(path).parent.iterdir()),
     }
 
@@ -66,7 +67,7 @@ def test_user_case_56_a_save_takes_the_place_of_an_older_one(ranks, tmp_path):
     for found in ranks(2, _save_twice, str(tmp_path / "checkpoint")):
         assert found["weights"] == [2.0] * 4
         assert found["phases"] == ["saving", "saved", "saving", "saved", "loaded"]
-        assert found["loaded"] and ".metadata" in found["files"]
+        assert found["loaded"] and found["placed"] and ".metadata" in found["files"]
         assert found["names"] == ["checkpoint"]
 
 

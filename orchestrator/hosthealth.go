@@ -1,0 +1,62 @@
+package orchestrator
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/hostwatch"
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+	"github.com/cephalorun/cephalorun/profiler"
+)
+
+// keepHealthEvery is how often what the machine says is kept as an event, if nothing is
+// new in it.
+const keepHealthEvery = time.Minute
+
+// watchHost begins to look at what the run runs on.
+func (s *session) watchHost(ctx context.Context) {
+	w := &hostwatch.Watch{Sources: hostwatch.Host(), Every: s.deps.ReadEvery, Now: s.deps.Now, Tell: s.tellOfHost()}
+	for _, d := range s.all {
+		if d.Kind == profiler.KindCUDA && !slices.Contains(w.Only, d.GPUUUID) {
+			w.Only = append(w.Only, d.GPUUUID)
+		}
+	}
+	if len(w.Only) > 0 {
+		w.GPUs = s.deps.Readings
+	}
+	w.AlsoDisk(s.run.Dir)
+	for _, dir := range s.restarts.folders() {
+		w.AlsoDisk(dir)
+	}
+	s.host = w
+	w.Start(ctx)
+}
+
+// tellOfHost keeps what the machine says. It is called by the watch's goroutine, and uses
+// of the session only what may be used by several.
+func (s *session) tellOfHost() func(hostwatch.State, []string) {
+	run, journal, screen, log := s.run, s.journal, s.screen, s.deps.Logger
+	var kept time.Time
+	return func(state hostwatch.State, told []string) {
+		if err := rundir.WriteJSON(run.Path(rundir.MachineFile), state); err != nil {
+			log.Error("write what the machine says", "error", err)
+		}
+		e := events.Event{Time: state.Updated, Kind: events.Hardware, Rank: events.NoRank, Machine: state}
+		for _, text := range told {
+			screen.say("note: %s", text)
+			e.Message = text
+			if err := journal.Write(e); err != nil {
+				log.Error("keep event", "error", err)
+			}
+			kept = state.Updated
+		}
+		if state.Updated.Sub(kept) >= keepHealthEvery {
+			kept = state.Updated
+			if err := journal.Write(e); err != nil {
+				log.Error("keep event", "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,1 @@
+"""Trains examples/train_gpt.py on CPU ranks, breaks something every so often, and compares."""

@@ -1,0 +1,158 @@
+"""What is broken. Each fault is a function of the run; it returns when training had gone on, or
+None if that is to be waited for: the first step of another attempt."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Callable
+
+from .disk import Disk
+from .run import NAMES, Failed, Run, alive, wait_for, write_devices
+
+LIMIT_SECONDS = 180
+"""How long training may take to go on after one fault."""
+ORPHAN_SECONDS = 5
+
+Fault = Callable[[Run], "float | None"]
+
+
+def kill_worker(run: Run) -> None:
+    os.kill(random.choice(run.up()[1]), signal.SIGKILL)
+
+
+def kill_launcher(run: Run) -> None:
+    os.kill(run.up()[0], signal.SIGKILL)
+
+
+def kill_supervisor(run: Run) -> None:
+    launcher, workers = run.up()
+    run.process.kill()
+    run.process.wait()
+    wait_for(lambda: not any(map(alive, (launcher, *workers))), ORPHAN_SECONDS, "orphans are left")
+    run.resume()
+
+
+def stop_worker(run: Run) -> None:
+    os.kill(random.choice(run.up()[1]), signal.SIGSTOP)
+
+
+def truncate_checkpoint(run: Run) -> None:
+    saved = run.saved()
+    if saved:
+        shard = max(saved[-1].glob("*.distcp"))
+        os.truncate(shard, shard.stat().st_size // 2)
+    kill_worker(run)
+
+
+def remove_device(run: Run) -> None:
+    write_devices(run.devices, NAMES[:-1])
+    os.kill(run.up()[1][-1], signal.SIGKILL)
+
+
+def two_at_once(run: Run) -> None:
+    launcher, workers = run.up()
+    for pid in (random.choice(workers), launcher):
+        os.kill(pid, signal.SIGKILL)
+
+
+def take_memory(run: Run) -> float:
+    """The rank cannot allocate any more: its data segment may not grow from here on. It may take
+    a while until it wants to; the seconds count from then on."""
+    began = time.time()
+    pid = run.up()[1][0]
+    resource.prlimit(pid, resource.RLIMIT_DATA, (1 << 20, 1 << 20))
+    wait_for(lambda: run.first(began, "error"), LIMIT_SECONDS, "nothing is allocated any more")
+    failed = run.first(began, "error")
+    wait_for(lambda: run.went_on(failed), LIMIT_SECONDS, "training does not go on without memory")
+    return run.went_on(failed) - failed
+
+
+def ask_to_stop(run: Run) -> None:
+    run.process.send_signal(signal.SIGUSR1)
+    code = run.process.wait(60)
+    if code != 128 + signal.SIGUSR1:
+        raise Failed(f"SIGUSR1 ended the run with {code}")
+    run.resume()
+
+
+def fill_disk(run: Run, disk: Disk) -> float:
+    """The disk is full: there is no room for a save, which is seen before it begins."""
+    return _without_room(run, disk, leave=0)
+
+
+def nearly_fill_disk(run: Run, disk: Disk) -> float:
+    """A save begins, since its tensors would fit, and meets the end of the disk."""
+    newest = sum(file.stat().st_size for file in run.saved()[-1].rglob("*"))
+    return _without_room(run, disk, leave=int(newest * 0.95))
+
+
+def _without_room(run: Run, disk: Disk, leave: int) -> float:
+    """Returns the seconds from the lost save to the next step."""
+    began = time.time()
+
+    def failed() -> bool:
+        disk.fill(leave, run.attempt()[1])
+        return run.first(began, "checkpoint", phase="failed") > 0
+
+    try:
+        wait_for(failed, LIMIT_SECONDS, "no save has failed on a full disk")
+        lost = run.first(began, "checkpoint", phase="failed")
+        wait_for(lambda: run.first(lost, "step"), LIMIT_SECONDS, "a full disk stops the training")
+        if list(run.checkpoints.glob("saving-*")):
+            # The next save may have begun meanwhile: then that one is removed as well.
+            again = run.first(lost, "checkpoint", phase="failed")
+            wait_for(
+                lambda: run.first(again or lost, "checkpoint", phase="failed"),
+                LIMIT_SECONDS,
+                "a partial checkpoint is left",
+            )
+    finally:
+        disk.free()
+    freed = time.time()
+    wait_for(
+        lambda: run.first(freed, "checkpoint", phase="saved"),
+        LIMIT_SECONDS,
+        "nothing is saved though there is room again",
+    )
+    if run.first(began, "launch"):
+        raise Failed("a full disk ended an attempt")
+    return run.first(lost, "step") - lost
+
+
+EXACT: tuple[Fault, ...] = (
+    kill_worker,
+    kill_launcher,
+    kill_supervisor,
+    stop_worker,
+    truncate_checkpoint,
+    two_at_once,
+    ask_to_stop,
+)
+"""Faults after which the same plan goes on, so that the weights are the same to the last bit."""
+REPLANNED: tuple[Fault, ...] = (remove_device, take_memory)
+
+
+def disturb(run: Run, fault: Fault, number: int) -> float:
+    """Make one fault. Returns the seconds until training went on; 0 if the run ended meanwhile."""
+    began = time.time()
+    try:
+        seconds = fault(run)
+    except ProcessLookupError:
+        return 0.0  # it ended by itself at that moment
+    if seconds is not None:
+        return seconds
+
+    def over() -> bool:
+        return run.went_on(began) > 0 or not run.running()
+
+    name = getattr(fault, "__name__", str(fault))
+    wait_for(over, LIMIT_SECONDS, f"training does not go on: fault {number}, {name}")
+    if not run.running():
+        raise Failed(f"the run ended with {run.process.returncode} after fault {number}, {name}")
+    if fault is remove_device:
+        write_devices(run.devices, NAMES)
+    return run.went_on(began) - began
