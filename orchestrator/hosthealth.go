@@ -23,7 +23,10 @@ func (s *session) watchHost(ctx context.Context) {
 			w.Only = append(w.Only, d.GPUUUID)
 		}
 	}
-	if len(w.Only) > 0 {
+	if s.deps.ReadAllGPUs {
+		w.Only = nil
+	}
+	if len(w.Only) > 0 || s.deps.ReadAllGPUs {
 		w.GPUs = s.deps.Readings
 	}
 	w.AlsoDisk(s.run.Dir)

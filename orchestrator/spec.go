@@ -72,6 +72,8 @@ type Deps struct {
 	// machine is looked at; 0 is a sensible time.
 	Readings  profiler.Reader
 	ReadEvery time.Duration
+	// ReadAllGPUs reads also those that the run does not use.
+	ReadAllGPUs bool
 	// Pressure is what the control group says of its memory; nil asks the kernel.
 	Pressure func() cpu.Pressure
 	// Pause waits before a restart; nil waits by the clock.

@@ -36,8 +36,9 @@ type app struct {
 	lookEvery time.Duration
 	// readings reads GPUs while a run trains; nil where nothing can. readEvery is how often
 	// the machine is looked at; 0 is a sensible time.
-	readings  func() profiler.Reader
-	readEvery time.Duration
+	readings    func() profiler.Reader
+	readAllGPUs bool // also those that a run does not use
+	readEvery   time.Duration
 	// pressure is what the control group says of its memory; nil asks the kernel.
 	pressure func() cpu.Pressure
 	// width is the width of the terminal on stderr, 0 if there is none.
@@ -51,7 +52,7 @@ func newApp() (*app, func()) {
 	a := &app{
 		stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, now: time.Now,
 		gpus: gpuProvider(host, slog.New(slog.DiscardHandler)), cpu: cpu.Provider{Node: host},
-		signals: listenForSignals, readings: gpuReadings,
+		signals: listenForSignals, readings: gpuReadings, readAllGPUs: os.Getenv(pluginVariable) != "",
 		guard: func(log *slog.Logger) (*supervise.Supervisor, error) {
 			return supervise.New(supervise.Options{
 				GuardPath: "/proc/self/exe", GuardArgs: []string{"cephalorun", guardCommand},
@@ -80,6 +81,7 @@ func (a *app) deps(o *options, force <-chan struct{}) (orchestrator.Deps, error)
 		Stdout: a.stdout, Stderr: a.stderr, Width: a.width, Logger: log, Force: force, Pause: a.pause, LookEvery: a.lookEvery,
 		ReadEvery: a.readEvery, Pressure: a.pressure,
 	}
+	d.ReadAllGPUs = a.readAllGPUs
 	if a.readings != nil {
 		d.Readings = a.readings()
 	}

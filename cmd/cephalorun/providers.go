@@ -11,11 +11,14 @@ import (
 	"github.com/cephalorun/cephalorun/profiler/rpc"
 )
 
+// pluginVariable names the plugin's file where it does not lie beside this program.
+const pluginVariable = "CEPHALO_NVML_PLUGIN"
+
 // gpuProvider asks the plugin for GPUs.
 func gpuProvider(node string, log *slog.Logger) profiler.Provider {
 	return pluginOrNone{
-		plugin:    rpc.Client{Request: rpc.Request{Node: node}, Logger: log},
-		hasPlugin: func() bool { _, err := rpc.Locate(""); return err == nil },
+		plugin:    rpc.Client{Path: os.Getenv(pluginVariable), Request: rpc.Request{Node: node}, Logger: log},
+		hasPlugin: func() bool { _, err := rpc.Locate(os.Getenv(pluginVariable)); return err == nil },
 		hasDriver: driverLoaded,
 	}
 }
@@ -46,7 +49,7 @@ const readLimit = 8 * time.Second
 
 // gpuReadings reads GPUs through the plugin, which is started at the first reading.
 func gpuReadings() profiler.Reader {
-	return rpc.Client{CallLimit: readLimit, Logger: slog.New(slog.DiscardHandler)}.Reader()
+	return rpc.Client{Path: os.Getenv(pluginVariable), CallLimit: readLimit, Logger: slog.New(slog.DiscardHandler)}.Reader()
 }
 
 // driverLoaded looks for the traces of an NVIDIA driver: of Linux, and of WSL.

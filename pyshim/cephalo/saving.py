@@ -29,7 +29,12 @@ ASIDE = "saving-"
 """Begins the name of a checkpoint that is being written."""
 REPLACED = "replaced-"
 """Begins the name of an older checkpoint while the new one takes its place."""
-_FULL = ("No space left on device", "Disk quota exceeded", "file write failed")
+_FULL = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "File too large",
+    "file write failed",
+)
 
 
 class Saves:
@@ -173,10 +178,10 @@ def _put(save: Callable, async_save: Callable, load: Callable) -> Callable[[], N
 
 
 def out_of_space(err: CheckpointException) -> bool:
-    """True if every rank that failed did so because the disk is full."""
+    """True if every rank that failed did so because the disk, or a limit, takes no more."""
     causes = [pair[0] for pair in err.failures.values()]
     return bool(causes) and all(
-        getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         or any(text in str(cause) for text in _FULL)
         for cause in causes
     )

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
 
 from cephalo import saving
 from cephalo.place import Place
@@ -108,6 +109,14 @@ def test_user_case_55_a_full_disk_costs_the_checkpoint_and_not_the_training(rank
         assert found["step"] == 7, "the older checkpoint is as it was"
         assert "no space" in found["message"]
     assert os.listdir(tmp_path) == ["checkpoint"], "our own partial is removed, and nothing else"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_user_case_55_a_quota_or_a_limit_is_a_full_disk_too(number):
+    failures = {0: (OSError(number, os.strerror(number)), None)}
+    assert saving.out_of_space(CheckpointException("save", failures))
+    failures[1] = (ValueError("odd"), None)
+    assert not saving.out_of_space(CheckpointException("save", failures))
 
 
 def _save_without_room(path: str) -> tuple[list[str], str]:

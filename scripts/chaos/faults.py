@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from .disk import Disk
-from .run import NAMES, Failed, Run, alive, wait_for, write_devices
+from .run import NAMES, Failed, Run, alive, children, command, wait_for, write_devices
 
 LIMIT_SECONDS = 180
 """How long training may take to go on after one fault."""
@@ -21,15 +21,15 @@ Fault = Callable[[Run], "float | None"]
 
 
 def kill_worker(run: Run) -> None:
-    os.kill(random.choice(run.up()[1]), signal.SIGKILL)
+    os.kill(random.choice(run.attempt()[1]), signal.SIGKILL)
 
 
 def kill_launcher(run: Run) -> None:
-    os.kill(run.up()[0], signal.SIGKILL)
+    os.kill(run.attempt()[0], signal.SIGKILL)
 
 
 def kill_supervisor(run: Run) -> None:
-    launcher, workers = run.up()
+    launcher, workers = run.attempt()
     run.process.kill()
     run.process.wait()
     wait_for(lambda: not any(map(alive, (launcher, *workers))), ORPHAN_SECONDS, "orphans are left")
@@ -37,7 +37,7 @@ def kill_supervisor(run: Run) -> None:
 
 
 def stop_worker(run: Run) -> None:
-    os.kill(random.choice(run.up()[1]), signal.SIGSTOP)
+    os.kill(random.choice(run.attempt()[1]), signal.SIGSTOP)
 
 
 def truncate_checkpoint(run: Run) -> None:
@@ -48,13 +48,27 @@ def truncate_checkpoint(run: Run) -> None:
     kill_worker(run)
 
 
-def remove_device(run: Run) -> None:
-    write_devices(run.devices, NAMES[:-1])
-    os.kill(run.up()[1][-1], signal.SIGKILL)
+def remove_device(run: Run) -> float:
+    """A device is gone, and is given back when training goes on without it; what is seconds later
+    the first step with it again ends the fault. Each time another one, since a device that comes
+    and goes stays out."""
+    began = time.time()
+    gone = sum(e["kind"] == "plan" for e in run.events()) % len(NAMES)
+    write_devices(run.devices, tuple(name for i, name in enumerate(NAMES) if i != gone))
+    os.kill(run.attempt()[1][gone], signal.SIGKILL)
+    wait_for(lambda: run.went_on(began), LIMIT_SECONDS, "training does not go on on the rest")
+    without = run.went_on(began)
+    write_devices(run.devices, NAMES)
+    wait_for(
+        lambda: run.first(without, "launch", world_size=len(NAMES)) and run.trains(),
+        LIMIT_SECONDS,
+        "a device that is back is not used",
+    )
+    return without - began
 
 
 def two_at_once(run: Run) -> None:
-    launcher, workers = run.up()
+    launcher, workers = run.attempt()
     for pid in (random.choice(workers), launcher):
         os.kill(pid, signal.SIGKILL)
 
@@ -63,7 +77,7 @@ def take_memory(run: Run) -> float:
     """The rank cannot allocate any more: its data segment may not grow from here on. It may take
     a while until it wants to; the seconds count from then on."""
     began = time.time()
-    pid = run.up()[1][0]
+    pid = run.attempt()[1][0]
     resource.prlimit(pid, resource.RLIMIT_DATA, (1 << 20, 1 << 20))
     wait_for(lambda: run.first(began, "error"), LIMIT_SECONDS, "nothing is allocated any more")
     failed = run.first(began, "error")
@@ -123,6 +137,24 @@ def _without_room(run: Run, disk: Disk, leave: int) -> float:
     return run.first(lost, "step") - lost
 
 
+def kill_plugin(run: Run) -> float:
+    """The process that asks the driver is killed: training does not notice, and there is another
+    one for the next reading. Returns the seconds to the next step."""
+
+    def plugins() -> list[int]:
+        return [p for p in children(run.process.pid) if "cephalorun-nvml" in command(p)]
+
+    wait_for(plugins, LIMIT_SECONDS, "the driver is not asked")
+    began, old = time.time(), plugins()
+    for pid in old:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: run.first(began, "step"), LIMIT_SECONDS, "a killed plugin stops the training")
+    wait_for(lambda: set(plugins()) - set(old), LIMIT_SECONDS, "no other plugin is started")
+    if run.first(began, "launch"):
+        raise Failed("a killed plugin ended an attempt")
+    return run.first(began, "step") - began
+
+
 EXACT: tuple[Fault, ...] = (
     kill_worker,
     kill_launcher,
@@ -131,13 +163,16 @@ EXACT: tuple[Fault, ...] = (
     truncate_checkpoint,
     two_at_once,
     ask_to_stop,
+    kill_plugin,
 )
-"""Faults after which the same plan goes on, so that the weights are the same to the last bit."""
+"""Faults after which the same plan goes on. (One that is taken up by another supervisor may have
+a plan corrected by what the first one measured.)"""
 REPLANNED: tuple[Fault, ...] = (remove_device, take_memory)
 
 
 def disturb(run: Run, fault: Fault, number: int) -> float:
     """Make one fault. Returns the seconds until training went on; 0 if the run ended meanwhile."""
+    wait_for(run.trains, LIMIT_SECONDS, "it does not train")  # a device may just have come back
     began = time.time()
     try:
         seconds = fault(run)
@@ -153,6 +188,4 @@ def disturb(run: Run, fault: Fault, number: int) -> float:
     wait_for(over, LIMIT_SECONDS, f"training does not go on: fault {number}, {name}")
     if not run.running():
         raise Failed(f"the run ended with {run.process.returncode} after fault {number}, {name}")
-    if fault is remove_device:
-        write_devices(run.devices, NAMES)
     return run.went_on(began) - began

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+MANY_STEPS = 10_000_000
 NAMES = ("one", "two", "three")
 """The devices of a run."""
 
@@ -22,21 +23,23 @@ class Failed(Exception):
 class Run:
     """One run in a folder of its own."""
 
-    def __init__(self, options: argparse.Namespace, folder: Path, steps: int):
-        self.options, self.folder, self.steps = options, folder, steps
+    def __init__(self, options: argparse.Namespace, folder: Path):
+        self.options, self.folder = options, folder
         self.state = folder / "state"
         self.checkpoints = folder / "checkpoints"
         self.devices = folder.parent / "devices.yaml"
         self.output = (folder / "output.txt").open("wb")
         self.process: subprocess.Popen | None = None
         self.path: Path | None = None
+        self.plans: set[str] = set()
+        """What was seen of ``plan`` so far."""
         self._events: list[dict] = []
         self._read = 0
 
     def start(self) -> None:
         """Train in fp64, so that another order of additions is told from a wrong sum."""
         model = ["--layers", 1, "--width", 32, "--sequence", 32, "--batch-size", 4]
-        model += ["--dtype", "fp64", "--steps", self.steps, "--log-every", 50]
+        model += ["--dtype", "fp64", "--steps", MANY_STEPS, "--log-every", 50]
         model += ["--save-every", self.options.save_every, "--checkpoint", "checkpoints"]
         ours = ["--devices", self.devices, "--resume-args=--resume", "--stuck-after", "15s"]
         ours += ["--max-restarts", 5, "--keep-checkpoints", 8]
@@ -52,6 +55,8 @@ class Run:
         env = {**os.environ, "CEPHALO_PYTHON": self.options.python, "CEPHALO_PROFILE_SECONDS": "5"}
         # Every tensor asks the kernel for its memory, so that a rank without any notices.
         env["MALLOC_MMAP_THRESHOLD_"] = "16384"
+        if self.options.plugin is not None:
+            env["CEPHALO_NVML_PLUGIN"] = str(self.options.plugin)
         self.process = subprocess.Popen(
             command,
             cwd=self.folder,
@@ -96,23 +101,17 @@ class Run:
                 workers[event["rank"]] = event["pid"]
         return launcher, [workers[rank] for rank in sorted(workers)]
 
-    def up(self) -> tuple[int, list[int]]:
-        """The same once a worker is there: a device that is back may just have ended an attempt."""
-        found: list[tuple[int, list[int]]] = []
-
-        def there() -> bool:
-            found[:] = [self.attempt()]
-            return bool(found[0][1]) or not self.running()
-
-        wait_for(there, 180, "no worker comes up")
-        if not found[0][1]:
-            raise Failed(f"the run ended by itself with {self.process.returncode}")
-        return found[0]
-
     def went_on(self, since: float) -> float:
         """When the first step of an attempt that was launched after ``since`` ended; 0 if none."""
         launched = self.first(since, "launch")
         return self.first(launched, "step") if launched else 0.0
+
+    def trains(self) -> bool:
+        """True when the newest attempt has done a step."""
+        for event in reversed(self.events()):
+            if event["kind"] in ("launch", "step"):
+                return event["kind"] == "step"
+        return False
 
     def first(self, since: float, kind: str, **fields: object) -> float:
         """When the first such event after ``since`` was; 0 if there is none."""
@@ -125,6 +124,17 @@ class Run:
                 if all(event.get(name) == value for name, value in fields.items()):
                     found = at
         return found
+
+    def plan(self) -> str:
+        """What the plan gives to each rank, its predictions left out."""
+        self.events()
+        ranks = json.loads((self.path / "plan.json").read_text())["ranks"]
+        return json.dumps([{k: v for k, v in r.items() if k != "predicted"} for r in ranks])
+
+    def worlds(self) -> set[int]:
+        """With how many ranks it trained."""
+        launches = (e for e in self.events() if e["kind"] == "launch" and e["phase"] == "train")
+        return {e["world_size"] for e in launches}
 
     def last_step(self) -> int:
         steps = (e["step"] for e in reversed(self.events()) if e["kind"] == "step")
@@ -153,6 +163,25 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return state not in "ZX"
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def wait_for(done: Callable[[], object], seconds: float, failure: str) -> None:
