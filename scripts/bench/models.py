@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from argparse import Namespace
 from collections.abc import Callable
@@ -114,16 +115,28 @@ def units(model: nn.Module) -> list[nn.Module]:
     return [*model.blocks, model.head, model]
 
 
-def batch(shape: Shape, samples: int, seed: int, device: torch.device) -> list[torch.Tensor]:
-    """The arguments of the model for a global batch, the same on every rank."""
-    generator = torch.Generator(device=device).manual_seed(seed)
+def batch(shape: Shape, samples: int, seed: int) -> list[torch.Tensor]:
+    """The arguments of the model for a global batch, the same on every rank: drawn on the
+    processor, since what a GPU draws depends on how many multiprocessors it has."""
+    generator = torch.Generator().manual_seed(seed)
     if shape.kind == "vit":
         size = (samples, shape.sequence, CHANNELS * PATCH**2)
-        images = torch.randn(size, generator=generator, device=device)
-        labels = torch.randint(0, shape.vocab, (samples,), generator=generator, device=device)
+        images = torch.randn(size, generator=generator)
+        labels = torch.randint(0, shape.vocab, (samples,), generator=generator)
         return [images, labels]
     size = (samples, shape.sequence + 1)
-    return [torch.randint(0, shape.vocab, size, generator=generator, device=device)]
+    return [torch.randint(0, shape.vocab, size, generator=generator)]
+
+
+def small(shape: Shape) -> nn.Module:
+    """A model on the processor with the same random weights every time."""
+    if shape not in _made:
+        torch.manual_seed(1)
+        _made[shape] = make(shape)
+    return copy.deepcopy(_made[shape])
+
+
+_made: dict[Shape, nn.Module] = {}
 
 
 def build(
@@ -133,12 +146,15 @@ def build(
     policy: object,
     recompute: bool = False,
 ) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """The model with random weights, sharded, and its optimizer. Small models are made whole, with
-    the same weights however they are sharded; large ones get theirs piece by piece."""
+    """The model with random weights, sharded, and its optimizer. Small models are made whole on
+    the processor, with the same weights however they are sharded; large ones get theirs piece by
+    piece."""
     whole = shape.parameters < LARGE
-    torch.manual_seed(1)
-    with device if whole else torch.device("meta"):
-        model = make(shape)
+    if whole:
+        model = small(shape)
+    else:
+        with torch.device("meta"):
+            model = make(shape)
     if recompute:
         model.blocks = nn.ModuleList(checkpoint_wrapper(block) for block in model.blocks)
     for unit in units(model):

@@ -25,7 +25,7 @@ class Random(Dataset):
         return 1 << 16
 
     def __getitem__(self, index):
-        return [x[0] for x in models.batch(self.shape, 1, index, torch.device("cpu"))]
+        return [x[0] for x in models.batch(self.shape, 1, index)]
 
 
 def main():

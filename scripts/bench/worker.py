@@ -28,12 +28,16 @@ MATRIX = {"cuda": 8192, "cpu": 512}
 """Rows and columns of the matrices whose product shows a part's rate."""
 
 
+Pieces = list[list[Any]]
+"""Microbatches, each the arguments of the model."""
+
+
 @dataclass(frozen=True)
 class Trained:
-    """A model ready to train. ``step`` makes one step and returns the sum of this rank's losses;
-    ``link_ms`` is what the collectives of a step take at least."""
+    """A model ready to train. ``step`` makes one step of this rank's microbatches and returns the
+    sum of their losses; ``link_ms`` is what the collectives of a step take at least."""
 
-    step: Callable[[int], float]
+    step: Callable[[Pieces], float]
     link_ms: float = 0.0
 
 
@@ -112,9 +116,10 @@ class Bench:
             torch.cuda.reset_peak_memory_stats(self.device)
         losses, times = [], []
         for at in range(row.warm_up + row.steps):
+            pieces = own_part(self, row, at)
             self.settle()
             start = time.perf_counter()
-            loss = trained.step(at)
+            loss = trained.step(pieces)
             self.settle()
             times.append((time.perf_counter() - start) * 1e3)
             losses.append(sum(self.everyone(loss)) / row.global_batch)
@@ -133,15 +138,15 @@ class Bench:
             self.torch.cuda.empty_cache()
 
 
-def own_part(bench: Bench, row: Row, seed: int) -> list[list]:
+def own_part(bench: Bench, row: Row, seed: int) -> Pieces:
     """This rank's microbatches of the global batch, each a list of arguments."""
     import models
 
-    whole = models.batch(row.shape, row.global_batch, seed, bench.device)
+    whole = models.batch(row.shape, row.global_batch, seed)
     start = sum(row.batches[: bench.rank])
     pieces = []
     for size in row.micro[bench.rank]:
-        pieces.append([x[start : start + size] for x in whole])
+        pieces.append([x[start : start + size].to(bench.device) for x in whole])
         start += size
     return pieces
 
@@ -177,8 +182,8 @@ def stock(bench: Bench, row: Row) -> Trained:
         row.recompute,
     )
 
-    def step(seed: int) -> float:
-        pieces, total = own_part(bench, row, seed), 0.0
+    def step(pieces: Pieces) -> float:
+        total = 0.0
         for at, piece in enumerate(pieces):
             model.set_requires_gradient_sync(row.sync_each or at == len(pieces) - 1)
             losses = model(*piece)
@@ -195,14 +200,12 @@ def plain(bench: Bench, row: Row) -> Trained:
     import models
 
     torch = bench.torch
-    torch.manual_seed(1)
-    with bench.device:
-        model = models.make(row.shape)
+    model = models.small(row.shape).to(bench.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}[row.dtype]
 
-    def step(seed: int) -> float:
-        pieces, total = own_part(bench, row, seed), 0.0
+    def step(pieces: Pieces) -> float:
+        total = 0.0
         for piece in pieces:
             with torch.autocast(bench.device.type, dtype, enabled=dtype is not None):
                 losses = model(*piece)
@@ -233,11 +236,11 @@ def cephalo(bench: Bench, row: Row) -> Trained:
         row.shape, bench.device, sharding.fully_shard, policy_of(torch, row.dtype)
     )
 
-    def step(seed: int) -> float:
-        pieces = own_part(bench, row, seed)
-        args = [torch.cat(parts) for parts in zip(*pieces)]
-        if not pieces:  # a rank without samples shows its script one that weighs nothing
-            args = [x[:1] for x in models.batch(row.shape, 1, seed, bench.device)]
+    # A rank without samples shows its script one that weighs nothing.
+    weightless = [x.to(bench.device) for x in models.batch(row.shape, 1, 0)]
+
+    def step(pieces: Pieces) -> float:
+        args = [torch.cat(parts) for parts in zip(*pieces)] or weightless
         made.samples_of_batch = lambda: sum(row.micro[bench.rank])
         losses = model(*args)
         losses.mean().backward()
