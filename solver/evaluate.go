@@ -79,7 +79,13 @@ func (m *model) evaluate(a Allocation) (Prediction, error) {
 			Class: m.problem.Units[d/2].Class, Backward: d%2 == 1, LinkMs: floors[d], Rank: -1,
 		})
 	}
-	for _, lap := range lapsOf(a) {
+	laps := lapsOf(a)
+	for at, lap := range laps {
+		again := lap.times
+		if at == 0 {
+			again-- // the first is counted
+		}
+		out.ExposedMs += float64(again) * m.heldMs(ragged, m.every()&^ragged)
 		loads := make([]load, len(a.Ranks))
 		for i, r := range a.Ranks {
 			loads[i] = m.loadWith(m.kinds[m.kindOf[i]], lap.batches[i], lap.cuts[i], r.Activations, r.KeptUnits)

@@ -175,6 +175,16 @@ func TestHeldUnitsAreGatheredOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.Ordinary = true
+	a.Ranks[0].MicroBatches, a.Ranks[1].MicroBatches = []int{2, 2}, []int{1, 1}
+	twice, err := Evaluate(p, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Units[0].Held, p.Collectives["block"] = true, c
+	if held, err := Evaluate(p, a); err != nil || math.Abs(held.IterationMs-twice.IterationMs-4*(c.AllGatherMs+c.ReduceScatterMs)) > 1e-9 {
+		t.Errorf("two ordinary microbatches: %v ms (%v), want %v and the collectives of each", held.IterationMs, err, twice.IterationMs)
+	}
 	if want := free.IterationMs + 2*(c.AllGatherMs+c.ReduceScatterMs); math.Abs(got.IterationMs-want) > 1e-9 {
 		t.Errorf("iteration %v ms, want %v: two units, each gathered and reduced once", got.IterationMs, want)
 	}

@@ -137,18 +137,23 @@ func (m *model) floors(ragged, even classes) []float64 {
 // exposedMs is what overlaps with nothing: the first gather and the last
 // reduction, both of the root unit, and the problem's fixed time.
 func (m *model) exposedMs(ragged, even classes) float64 {
-	exposed, held := 0.0, false
-	for i, u := range m.problem.Units {
-		if u.Held {
-			c := m.problem.Collectives[u.Class]
-			exposed += float64(u.Count) * (c.AllGatherMs + c.ReduceScatterMs) * m.factor(i, ragged, even)
-			held = true
-		}
-	}
-	if held {
-		return m.problem.FixedMs + exposed
+	if slices.ContainsFunc(m.problem.Units, func(u UnitClass) bool { return u.Held }) {
+		return m.problem.FixedMs + m.heldMs(ragged, even)
 	}
 	root := max(0, slices.IndexFunc(m.problem.Units, func(u UnitClass) bool { return u.WholeBatch }))
 	c := m.problem.Collectives[m.problem.Units[root].Class]
 	return m.problem.FixedMs + (c.AllGatherMs+c.ReduceScatterMs)*m.factor(root, ragged, even)
+}
+
+// heldMs is what the collectives of held units take in one pass through the model
+// and back.
+func (m *model) heldMs(ragged, even classes) float64 {
+	ms := 0.0
+	for i, u := range m.problem.Units {
+		if u.Held {
+			c := m.problem.Collectives[u.Class]
+			ms += float64(u.Count) * (c.AllGatherMs + c.ReduceScatterMs) * m.factor(i, ragged, even)
+		}
+	}
+	return ms
 }
