@@ -28,7 +28,7 @@ func (s *session) makePlan() error {
 	if s.plan, problem, s.curve, err = spec.solve(s.profile, batch); err != nil {
 		return err
 	}
-	s.plan = busyUnlessIdlePays(s.plan, problem, s.spec.Strategy)
+	s.plan = busy(s.plan, problem, s.spec.Strategy)
 	s.screen.say("global batch %d: %s", s.plan.GlobalBatch, why)
 	return s.writePlan()
 }

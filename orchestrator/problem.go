@@ -145,22 +145,18 @@ const (
 	Even Strategy = "even" // equal batches and shares, for comparison
 )
 
-// idleGain is by how much a plan must be faster for some rank to have no samples.
-const idleGain = 0.05
-
-// busyUnlessIdlePays replaces a plan in which some rank has no samples by the best one
-// without, if that is about as fast. The sample that a rank without shows its script is
-// also in the numbers that the script adds up by itself.
-func busyUnlessIdlePays(plan solver.Plan, p solver.Problem, s Strategy) solver.Plan {
+// busy replaces a plan in which some rank has no samples by the best one in which all
+// have some, if there is one. A rank without shows its script a sample all the same, so
+// it gains nothing, and that sample is in the numbers that the script adds up by itself.
+func busy(plan solver.Plan, p solver.Problem, s Strategy) solver.Plan {
 	if s == Even || p.FixedBatches != nil || !hasIdle(plan) {
 		return plan
 	}
 	p.UseAll = true
-	busy, err := Solve(p, s)
-	if err != nil || busy.Predicted.IterationMs > plan.Predicted.IterationMs*(1+idleGain) {
-		return plan
+	if all, err := Solve(p, s); err == nil {
+		return all
 	}
-	return busy
+	return plan
 }
 
 func hasIdle(plan solver.Plan) bool {

@@ -62,50 +62,61 @@ def measure_collectives(
     buffers = [b for u in (unit, *unit.absorbed) for b in u.buffers if b.layout.numel]
     if not buffers:
         return CollectiveTimes(0.0, 0.0)
+    gathers = [_Gather(b, state_ppm) for b in buffers]
+    reduces = [_Reduce(b, state_ppm) for b in buffers if b.trainable]
     runs: list[list[float]] = []
     while len(runs) <= FEWEST_RUNS or (
         len(runs) <= MOST_RUNS and sum(map(sum, runs[1:])) < ENOUGH_MS
     ):
         together.barrier()
-        gather = _wall_ms(lambda: [_gather(b, state_ppm).wait() for b in buffers], stopwatch)
+        gather = _wall_ms(gathers, stopwatch)
         together.barrier()
-        both = _wall_ms(lambda: _gather_and_reduce(buffers, state_ppm), stopwatch)
+        both = _wall_ms([*gathers, *reduces], stopwatch)
         runs.append(together.largest(gather, both))
     gather, both = (statistics.median(r[i] for r in runs[1:]) for i in range(2))
     return CollectiveTimes(gather, max(0.0, both - gather))
-
-
-def _gather_and_reduce(buffers: Sequence[FlatBuffer], state_ppm: Sequence[int]) -> None:
-    under_way = [_gather(b, state_ppm) for b in buffers]
-    under_way += [_reduce(b, state_ppm) for b in buffers if b.trainable]
-    for handle in under_way:
-        handle.wait()
 
 
 def _sizes(buffer: FlatBuffer, state_ppm: Sequence[int]) -> tuple[int, ...]:
     return build_layout([s.shape for s in buffer.layout.spans], state_ppm).sizes
 
 
-def _gather(buffer: FlatBuffer, state_ppm: Sequence[int]) -> Handle:
-    comm, sizes = buffer.comm, _sizes(buffer, state_ppm)
-    shard = torch.zeros(sizes[comm.rank], dtype=buffer.dtype, device=comm.device)
-    full = torch.empty(sum(sizes), dtype=buffer.compute_dtype, device=comm.device)
-    return comm.gather(full, shard.to(buffer.compute_dtype), sizes)
+class _Gather:
+    """Issues the gather of a buffer, as often as it is called."""
+
+    def __init__(self, buffer: FlatBuffer, state_ppm: Sequence[int]):
+        self._comm, self._sizes = buffer.comm, _sizes(buffer, state_ppm)
+        self._dtype = buffer.compute_dtype
+        size = self._sizes[self._comm.rank]
+        self._shard = torch.zeros(size, dtype=buffer.dtype, device=self._comm.device)
+
+    def __call__(self) -> Handle:
+        full = torch.empty(sum(self._sizes), dtype=self._dtype, device=self._comm.device)
+        return self._comm.gather(full, self._shard.to(self._dtype), self._sizes)
 
 
-def _reduce(buffer: FlatBuffer, state_ppm: Sequence[int]) -> ReduceHandle:
-    comm, sizes = buffer.comm, _sizes(buffer, state_ppm)
-    full = torch.zeros(sum(sizes), dtype=buffer.sum_dtype, device=comm.device)
-    wire = buffer.reduce_dtype
-    if wire.itemsize >= buffer.sum_dtype.itemsize:
-        wire = buffer.sum_dtype
-    return comm.reduce(full.mul_(0.5).to(wire), sizes, buffer.sum_dtype)
+class _Reduce:
+    """Issues the reduction of a buffer's gradients, as often as it is called."""
+
+    def __init__(self, buffer: FlatBuffer, state_ppm: Sequence[int]):
+        self._comm, self._sizes = buffer.comm, _sizes(buffer, state_ppm)
+        self._sum_dtype = buffer.sum_dtype
+        self._wire = buffer.reduce_dtype
+        if self._wire.itemsize >= self._sum_dtype.itemsize:
+            self._wire = self._sum_dtype
+        self._full = torch.zeros(sum(self._sizes), dtype=self._sum_dtype, device=self._comm.device)
+
+    def __call__(self) -> ReduceHandle:
+        grads = self._full.mul_(0.5).to(self._wire)
+        return self._comm.reduce(grads, self._sizes, self._sum_dtype)
 
 
-def _wall_ms(run, stopwatch: Stopwatch) -> float:
-    """By the wall clock: transports that go through the host are not on a CUDA stream."""
+def _wall_ms(issue: Sequence[_Gather | _Reduce], stopwatch: Stopwatch) -> float:
+    """All of them under way together, by the wall clock: transports that go through the host are
+    not on a CUDA stream."""
     stopwatch.settle()
     start = time.perf_counter()
-    run()
+    for handle in [begin() for begin in issue]:
+        handle.wait()
     stopwatch.settle()
     return (time.perf_counter() - start) * 1e3

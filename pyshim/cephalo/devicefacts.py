@@ -115,14 +115,19 @@ def _cgroup_memory() -> list[tuple[int, int]]:
             "total_inactive_file",
         ),
     ):
-        try:
-            limit, used, stat = (
-                Path(folder, name).read_text(encoding="ascii").strip()
-                for name in (limit_file, used_file, "memory.stat")
+        limit = _text(Path(folder, limit_file))
+        if limit.isdigit():
+            dropped = re.search(
+                rf"^{cache} (\d+)", _text(Path(folder, "memory.stat")), re.MULTILINE
             )
-        except OSError:
-            continue
-        if limit.isdigit() and used.isdigit():
-            dropped = re.search(rf"^{cache} (\d+)", stat, re.MULTILINE)
-            found.append((int(limit), max(0, int(used) - (int(dropped[1]) if dropped else 0))))
+            used = int(_text(Path(folder, used_file)) or limit)  # unknown: all of it
+            found.append((int(limit), max(0, used - (int(dropped[1]) if dropped else 0))))
     return found
+
+
+def _text(path: Path) -> str:
+    """The file's text; empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -164,18 +164,31 @@ def test_laps_are_summed_up_by_run():
     assert laps.median(lambda run: run[1] - run[0]) == 3.0
 
 
-def test_moving_a_call_to_the_host_and_back():
-    tensors = [torch.randn(2, 8), torch.randn(2, 4), torch.randn(3, 3)]
+def test_the_activations_of_a_call_are_moved_to_the_host_and_back(monkeypatch):
+    went, came = [], []
+    put, get = offloadcost.Offloader.put, offloadcost.Offloader.get
+    monkeypatch.setattr(
+        offloadcost.Offloader, "put", lambda o, tensors: went.append(tensors) or put(o, tensors)
+    )
+    monkeypatch.setattr(
+        offloadcost.Offloader, "get", lambda o, stored: came.append(get(o, stored)) or came[-1]
+    )
+    carried, unwanted, whole = torch.randn(2, 8), torch.randn(2, 4), torch.randn(3, 3)
     example = Example(
         run=lambda *_: None,
-        leaves=tensors,
+        leaves=[carried, unwanted, whole],
         spec=None,
         wants=[True, False, True],
         samples=2,
         cut=[True, True, False],
     )
-    samples, out, back = offloadcost._moves(example, torch.device("cpu"))
-    assert samples == 2 * offloadcost.MOST_PIECES
+    samples, out, back = offloadcost._moves(example, CPU)
     out()
+    assert [len(t) for t in went] == [1] * (samples // 2) and went[0][0] is carried
     back()
-    assert offloadcost.measure_offload(example, torch.device("cpu"), None, None) is None
+    assert len(came) == len(went) and all(torch.equal(t, carried) for (t,) in came)
+
+
+def test_a_processor_has_nothing_to_offload_to():
+    example = Example(lambda *_: None, [torch.randn(2, 8)], None, [True], 2, [True])
+    assert offloadcost.measure_offload(example, CPU, None, None) is None

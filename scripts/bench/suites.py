@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from models import Shape
@@ -69,7 +69,6 @@ class Suite:
     alone: bool = False
     memory_bytes: int | None = None
     """Of all parts together; None: what the card has."""
-    notes: list[str] = field(default_factory=list)
 
 
 def accumulation(scale: Scale, world: int, plan: Planner) -> list[Row]:

@@ -70,14 +70,13 @@ def take_part(part: dict[str, Any]):
 class Bench:
     """What the rows of one worker share."""
 
-    def __init__(self, device, parts: list[dict[str, Any]]):
+    def __init__(self, device):
         import torch
         import torch.distributed as dist
 
         self.torch, self.dist, self.device = torch, dist, device
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.control = dist.new_group(backend="gloo")
-        self.parts = parts
 
     def everyone(self, value: float) -> list[float]:
         """The value of every rank."""
@@ -166,6 +165,21 @@ def finish(torch, model, optimizer) -> None:
     optimizer.zero_grad()
 
 
+def accumulated(torch, model, optimizer, call: Callable[[list[Any], bool], Any]):
+    """The step of ordinary accumulation. ``call`` gets a microbatch, and whether it is the last."""
+
+    def step(pieces: Pieces) -> float:
+        total = 0.0
+        for at, piece in enumerate(pieces):
+            losses = call(piece, at == len(pieces) - 1)
+            (losses.mean() / len(pieces)).backward()
+            total += losses.detach().sum()
+        finish(torch, model, optimizer)
+        return float(total)
+
+    return step
+
+
 def stock(bench: Bench, row: Row) -> Trained:
     """FSDP2 with ordinary accumulation."""
     import models
@@ -182,17 +196,11 @@ def stock(bench: Bench, row: Row) -> Trained:
         row.recompute,
     )
 
-    def step(pieces: Pieces) -> float:
-        total = 0.0
-        for at, piece in enumerate(pieces):
-            model.set_requires_gradient_sync(row.sync_each or at == len(pieces) - 1)
-            losses = model(*piece)
-            (losses.mean() / len(pieces)).backward()
-            total += losses.detach().sum()
-        finish(torch, model, optimizer)
-        return float(total)
+    def call(piece: list[Any], last: bool) -> Any:
+        model.set_requires_gradient_sync(row.sync_each or last)
+        return model(*piece)
 
-    return Trained(step)
+    return Trained(accumulated(torch, model, optimizer, call))
 
 
 def plain(bench: Bench, row: Row) -> Trained:
@@ -204,17 +212,11 @@ def plain(bench: Bench, row: Row) -> Trained:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}[row.dtype]
 
-    def step(pieces: Pieces) -> float:
-        total = 0.0
-        for piece in pieces:
-            with torch.autocast(bench.device.type, dtype, enabled=dtype is not None):
-                losses = model(*piece)
-            (losses.mean() / len(pieces)).backward()
-            total += losses.detach().sum()
-        finish(torch, model, optimizer)
-        return float(total)
+    def call(piece: list[Any], last: bool) -> Any:
+        with torch.autocast(bench.device.type, dtype, enabled=dtype is not None):
+            return model(*piece)
 
-    return Trained(step)
+    return Trained(accumulated(torch, model, optimizer, call))
 
 
 def cephalo(bench: Bench, row: Row) -> Trained:
@@ -268,7 +270,7 @@ def main() -> None:
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
-    bench = Bench(device, parts)
+    bench = Bench(device)
     rates = bench.tflops()
 
     def tell(line: dict[str, Any]) -> None:
