@@ -106,6 +106,7 @@ class Machine:
         command += [f"--nproc-per-node={len(parts)}", "--rdzv-backend=c10d"]
         command += ["--rdzv-endpoint=127.0.0.1:0", f"--rdzv-id={os.getpid()}"]
         command += [WORKER, json.dumps(parts), json.dumps([r.to_json() for r in rows]), results]
+        command += [self.args.traces] if self.args.traces else []
         with ExitStack() as stack:
             shared = not self.args.cpu and len(parts) > 1
             environment = stack.enter_context(cuts.mps(self.folder)) if shared else {}
@@ -198,6 +199,8 @@ def show(document: dict[str, Any]) -> None:
         print(f"\n### {SUITES[name].title}\n\n{tables.table(results)}")
         if any(r["row"]["predicted"] for r in results):
             print(f"\n{tables.predictions(results)}")
+        if any("trace" in r for r in results):
+            print(f"\n{tables.traces(results)}")
 
 
 def arguments() -> argparse.Namespace:
@@ -208,6 +211,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--suites", help=f"some of {','.join(SUITES)} (default: all)")
     parser.add_argument("--limit", type=float, default=500, help="seconds of one set of workers")
     parser.add_argument("--cephalorun", type=Path, default=ROOT / "bin" / "cephalorun")
+    parser.add_argument("--traces", type=Path, help="keep a profiler trace of each row here")
     parser.add_argument("--json", type=Path, help="also keep the results in this file")
     parser.add_argument("--show", type=Path, help="print the tables of a kept file, and end")
     args = parser.parse_args()
@@ -224,6 +228,8 @@ def main() -> None:
     if args.show:
         show(json.loads(args.show.read_text()))
         return
+    if args.traces:
+        args.traces.mkdir(parents=True, exist_ok=True)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     with tempfile.TemporaryDirectory(prefix="cephalo-bench-") as name:

@@ -101,5 +101,16 @@ def predictions(results: list[Result]) -> str:
     return markdown(lines)
 
 
+def traces(results: list[Result]) -> str:
+    """How long the devices had work in one step under the profiler, and what rank 0 spent most on."""
+    lines = [["", "devices busy", "most time of its own on rank 0"], ["---"] * 3]
+    for r in results:
+        if "trace" in r:
+            busy = "/".join(f"{ms:.0f}" for ms in r["busy_ms"]) + " ms"
+            most = ", ".join(f"{name} {ms:.1f} ms" for name, ms in r["trace"]["most"].items())
+            lines.append([r["row"]["name"], busy, most])
+    return markdown(lines)
+
+
 def markdown(lines: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -1,8 +1,8 @@
-"""One rank of a benchmark: worker.py PARTS_JSON ROWS_JSON RESULTS.
+"""One rank of a benchmark: worker.py PARTS_JSON ROWS_JSON RESULTS [TRACES].
 
 Trains all rows one after another in this process, stock FSDP2 and cephalorun alike, on the same
 part of the same device. Rank 0 appends a JSON line for every row to RESULTS. torchrun starts one
-worker per part.
+worker per part. With TRACES, a folder, each row makes one more step under torch's profiler.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[2] / "pyshim")]
+
+import traces  # noqa: E402
 
 from rows import Row  # noqa: E402
 
@@ -70,11 +72,11 @@ def take_part(part: dict[str, Any]):
 class Bench:
     """What the rows of one worker share."""
 
-    def __init__(self, device):
+    def __init__(self, device, traces: Path | None = None):
         import torch
         import torch.distributed as dist
 
-        self.torch, self.dist, self.device = torch, dist, device
+        self.torch, self.dist, self.device, self.traces = torch, dist, device, traces
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.control = dist.new_group(backend="gloo")
 
@@ -123,13 +125,18 @@ class Bench:
             times.append((time.perf_counter() - start) * 1e3)
             losses.append(sum(self.everyone(loss)) / row.global_batch)
         peak = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
-        return {
+        result = {
             "step_ms": statistics.median(times[row.warm_up :]),
             "losses": losses,
             "peak_bytes": self.everyone(float(peak)),
             "link_ms": trained.link_ms,
             "gpu": self.device.type == "cuda",
         }
+        if self.traces is not None:
+            path = self.traces / traces.name_of(f"{row.table} {row.name}", self.rank)
+            result["trace"] = traces.traced(torch, lambda: trained.step(pieces), path)
+            result["busy_ms"] = self.everyone(result["trace"]["busy_ms"])
+        return result
 
     def free(self) -> None:
         gc.collect()
@@ -270,7 +277,7 @@ def main() -> None:
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
-    bench = Bench(device)
+    bench = Bench(device, Path(sys.argv[4]) if len(sys.argv) > 4 else None)
     rates = bench.tflops()
 
     def tell(line: dict[str, Any]) -> None:
