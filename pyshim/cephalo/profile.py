@@ -23,7 +23,7 @@ from .collectivecost import (
     uneven_shares,
 )
 from .data import Feed
-from .devicefacts import device_facts, overhead_bytes, room_bytes
+from .devicefacts import allocator_slack_bytes, device_facts, overhead_bytes, room_bytes
 from .devices import DeviceEntry
 from .engine import Engine
 from .events import Events
@@ -191,6 +191,7 @@ class Profiler:
         if self._runtime.device.type == "cuda":
             # After everything: kernels and buffers of collectives are loaded when first used.
             self._overhead_bytes = self._overhead(engine)
+            extra = max(extra, allocator_slack_bytes(self._entry, self._runtime.device))
         return held + extra + self._overhead_bytes
 
     def _overhead(self, engine: Engine) -> int:

@@ -17,7 +17,7 @@ MPS_SECONDS = 30
 USED = 0.95
 """Share of the card's memory that the parts divide."""
 
-UNEQUAL = ((48, 40), (27, 25), (15, 20), (10, 10))
+UNEQUAL = ((48, 40), (27, 25), (12, 20), (10, 10))
 """Percent of the multiprocessors and of the memory. Not every share computes rightly: see
 docs/devices.md."""
 EQUAL = ((25, 25),) * 4

@@ -15,6 +15,7 @@ import signal
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -299,7 +300,7 @@ def main() -> None:
                 raise
             # The other ranks wait in a collective; torchrun ends them.
             name = parts[rank]["name"]
-            print(err, file=sys.stderr)
+            traceback.print_exc()
             print(f"bench: out of memory: {row.table}: {row.name} on {name}", flush=True)
             os._exit(42)
         tell({"row": raw, **result})
