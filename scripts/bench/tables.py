@@ -44,7 +44,8 @@ def speed(row: Row, result: Result) -> float:
 
 def floor(row: Row, result: Result) -> tuple[float, str]:
     """The shortest step: each rank's own work at its rate in products (a third more where it is
-    recomputed), or the bytes that the collectives of the blocks must move."""
+    recomputed), or all collectives one after another: a gather for the forward, one for the
+    backward and a reduction of every unit, but one gather of the root."""
     compute = 0.0
     for rank, batch in enumerate(row.batches):
         again = (
@@ -55,7 +56,10 @@ def floor(row: Row, result: Result) -> tuple[float, str]:
         factor = 4 / 3 if again and row.engine != "plain" else 1.0
         work = row.shape.flop_per_sample * batch * factor
         compute = max(compute, work / result["tflops"][rank] / 1e9)
-    link = result.get("link_ms", 0.0)
+    link = 0.0
+    for at, (gather, reduce) in enumerate(result["link"].values()):
+        block, root = at == 0, at == len(result["link"]) - 1
+        link += (row.shape.layers if block else 1) * ((1 if root else 2) * gather + reduce)
     return (compute, "compute") if compute >= link else (link, "link")
 
 
@@ -102,7 +106,7 @@ def predictions(results: list[Result]) -> str:
 
 
 def traces(results: list[Result]) -> str:
-    """How long the devices had work in one step under the profiler, and what rank 0 spent most on."""
+    """How long the devices had work in a step under the profiler, and what rank 0 spent most on."""
     lines = [["", "devices busy", "most time of its own on rank 0"], ["---"] * 3]
     for r in results:
         if "trace" in r:

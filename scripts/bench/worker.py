@@ -17,14 +17,13 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[2] / "pyshim")]
 
 import traces  # noqa: E402
-
 from rows import Row  # noqa: E402
 
 MATRIX = {"cuda": 8192, "cpu": 512}
@@ -38,10 +37,11 @@ Pieces = list[list[Any]]
 @dataclass(frozen=True)
 class Trained:
     """A model ready to train. ``step`` makes one step of this rank's microbatches and returns the
-    sum of their losses; ``link_ms`` is what the collectives of a step take at least."""
+    sum of their losses; ``link`` is what the collectives of a unit take alone, by kind: its gather,
+    and how much longer its reduction beside a gather, in ms."""
 
     step: Callable[[Pieces], float]
-    link_ms: float = 0.0
+    link: dict[str, list[float]] = field(default_factory=dict)
 
 
 def die_with_parent() -> None:
@@ -130,7 +130,7 @@ class Bench:
             "step_ms": statistics.median(times[row.warm_up :]),
             "losses": losses,
             "peak_bytes": self.everyone(float(peak)),
-            "link_ms": trained.link_ms,
+            "link": trained.link,
             "gpu": self.device.type == "cuda",
         }
         if self.traces is not None:
@@ -257,14 +257,17 @@ def cephalo(bench: Bench, row: Row) -> Trained:
         finish(torch, model, optimizer)
         return float(losses.detach().sum()) if pieces else 0.0
 
-    link_ms = 0.0
+    link: dict[str, list[float]] = {}
     if bench.world > 1:
-        unit = state_of(model.blocks[0]).unit
-        times = measure_collectives(
-            unit, made.plan.state_ppm, Stopwatch(made.clock), Together(made.control)
-        )
-        link_ms = row.shape.layers * (2 * times.all_gather_ms + times.reduce_scatter_ms)
-    return Trained(step, link_ms)
+        for module in (model.blocks[0], model.head, model):
+            times = measure_collectives(
+                state_of(module).unit,
+                made.plan.state_ppm,
+                Stopwatch(made.clock),
+                Together(made.control),
+            )
+            link[state_of(module).unit.kind] = [times.all_gather_ms, times.reduce_scatter_ms]
+    return Trained(step, link)
 
 
 ENGINES = {"fsdp2": stock, "plain": plain, "cephalo": cephalo}
