@@ -157,6 +157,12 @@ def tensors_of(tree: Any) -> list[torch.Tensor]:
     return found
 
 
+#: Copying and adding lists of tensors, of two dtypes too, in as few kernels as the device can: what
+#: optimizers and FSDP2 use. No public name.
+foreach_copy_ = torch._foreach_copy_
+foreach_add_ = torch._foreach_add_
+
+
 def queue_callback(callback: Callable[[], None]) -> None:
     """Run ``callback`` at the end of the backward under way. Private, and what DDP and FSDP2
     themselves use: no public hook knows the end of a backward."""
