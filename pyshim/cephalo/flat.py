@@ -35,8 +35,7 @@ class ParamRef:
 
     def show(self, param: nn.Parameter) -> None:
         """Put ``param`` into every place of the model where this parameter hangs."""
-        for module, attribute in self.places:
-            compat.set_parameter(module, attribute, param)
+        compat.set_parameters(self.places, param)
 
     def shown(self) -> nn.Parameter | None:
         """The parameter that hangs in the model now."""
@@ -132,11 +131,12 @@ class FlatBuffer:
         """Make the shard hold the parameters' values again where the script gave them storages of
         their own: ``to_empty``, ``.to``, ``.data = …``. Raises RuntimeError if there are none."""
         self.adopt()
-        stale, base, width = self.shard.is_meta, self.shard.data_ptr(), self.shard.element_size()
+        base, width, dtype = self.shard.data_ptr(), self.shard.element_size(), self.dtype
+        stale = self.shard.is_meta
         for ref, (_, (start, end)) in zip(self.refs, self._pieces):
             local = compat.local_of(ref.param)
-            stale |= local.is_meta or local.dtype != self.dtype
-            stale |= end > start and local.data_ptr() != base + start * width
+            stale = stale or local.dtype is not dtype or local.is_meta
+            stale = stale or (end > start and local.data_ptr() != base + start * width)
         if stale:
             self._rebuild()
 
@@ -196,23 +196,34 @@ class FlatBuffer:
 
     def start_gather(self) -> None:
         """Issue the gather of the buffer; the current values of the shard are sent."""
-        self.full.untyped_storage().resize_(self.full.numel() * self.full.element_size())
-        shard = self.shard.to(self.compute_dtype)
+        self.full.untyped_storage().resize_(self.full.nbytes)
+        shard = self.shard
+        if shard.dtype != self.full.dtype:  # cast into place
+            shard = self.full.split(self.layout.sizes)[self.comm.rank].copy_(shard)
         self._handle = self.comm.gather(self.full, shard, self.layout.sizes)
 
-    def finish_gather(self) -> None:
-        """Wait for the gather and put the plain parameters into the modules."""
-        assert self._handle is not None
+    @property
+    def gathering(self) -> bool:
+        """True if a gather is under way that ``wait`` would wait for."""
+        return self._handle is not None and not self._handle.ended
+
+    def wait(self) -> None:
+        """Wait for the gather."""
         self._handle.wait()
+
+    def show_gathered(self) -> None:
+        """Put the plain parameters into the modules."""
         self._handle = None
         for ref in self.refs:
-            ref.compute.requires_grad_(ref.param.requires_grad)
-            ref.show(ref.compute)
+            wanted = ref.param.requires_grad
+            if ref.compute.requires_grad is not wanted:
+                ref.compute.requires_grad_(wanted)
+            compat.set_parameters(ref.places, ref.compute)
 
     def free(self) -> None:
         """Give the gathered buffer back and put the sharded parameters into the modules."""
         for ref in self.refs:
-            ref.show(ref.param)
+            compat.set_parameters(ref.places, ref.param)
         self.full.untyped_storage().resize_(0)
 
     # -- gradients ------------------------------------------------------------------------------
@@ -245,7 +256,6 @@ class FlatBuffer:
             for index, ref in enumerate(self.refs)
         ]
 
-    @torch.no_grad()
     def hand_out(self, reduced: torch.Tensor | None, used: Sequence[bool]) -> None:
         """Give a reduced range (1-D, this rank's elements) to the parameters' ``grad``; parameters
         that no rank used keep theirs, None included."""

@@ -44,7 +44,7 @@ class FlatGradients:
             )
         if index in self._arrived:
             self._add_up()
-        self._arrived[index] = grad
+        self._arrived[index] = grad.detach() if grad.requires_grad else grad
         self._bytes += grad.nbytes
         if self._bytes > AT_ONCE_BYTES:
             self._add_up()
@@ -70,7 +70,6 @@ class FlatGradients:
         if again:
             compat.foreach_add_([parts[i] for i in again], [flat[i] for i in again])
 
-    @torch.no_grad()
     def total(self, factor: float) -> torch.Tensor:
         """The sum times ``factor``, shape (numel,); parameters without a gradient are zeros.
         Everything is forgotten."""

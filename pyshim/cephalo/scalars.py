@@ -102,7 +102,6 @@ class ScalarBuffer:
             self._pending[index], ref.seen = 0.0, False
         return notes
 
-    @torch.no_grad()
     def hand_out(self, totals: Iterator[float]) -> None:
         """Give the sums of all ranks' notes to the parameters' ``grad``."""
         for ref in self.refs:

@@ -7,8 +7,10 @@ from collections import Counter
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy
 
 from cephalo import runtime
+from cephalo.module import state_of
 from training import Case, Model, build, install, own_part, plan_of
 
 LAYERS = 3
@@ -123,3 +125,28 @@ def _evaluation(plan):
 def test_evaluation_gathers_once(ranks):
     for counts in ranks(2, _evaluation, plan_of(MICROBATCHES["two"])):
         assert counts == [{"gather": LAYERS + 1}] * 3
+
+
+def copies_in_a_gather(plan, dtype):
+    """How many operators copy or cast in the gather of one unit, and whether it is right."""
+    install(plan)
+    policy = MixedPrecisionPolicy(param_dtype=dtype)
+    model = build(Case(dtype=torch.float32, options=lambda: {"mp_policy": policy}))
+    (buffer,) = state_of(model.blocks[0]).unit.buffers
+    with torch.profiler.profile() as profile:
+        buffer.start_gather()
+        buffer.wait()
+    gathered = torch.cat([r.compute.detach().reshape(-1).float() for r in buffer.refs])
+    moved = sum(e.count for e in profile.key_averages() if e.key == "aten::copy_")
+    whole = torch.cat([r.param.full_tensor().detach().reshape(-1) for r in buffer.refs])
+    buffer.free()
+    runtime.install(None)
+    return moved, torch.equal(gathered, whole.to(buffer.compute_dtype).float())
+
+
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_a_gather_casts_and_places_the_shard_in_one_pass(ranks, world, dtype):
+    plan = plan_of(([8], [[8]], [1_000_000]) if world == 1 else MICROBATCHES["two"], "keep")
+    for moved, same in ranks(world, copies_in_a_gather, plan, dtype):
+        assert same and moved == 1
