@@ -16,7 +16,6 @@ from .gradients import FlatGradients
 from .layout import Layout, build_layout
 from .ragged import RaggedDTensor
 from .ragged_layout import RowLayout
-from .ragged_ops import wrap_like
 from .ragged_write import rows_of
 
 
@@ -181,6 +180,8 @@ class FlatBuffer:
         self.full = torch.empty(
             self.layout.numel, dtype=self.compute_dtype, device=self.comm.device
         )
+        start, end = self.layout.range_of(self.comm.rank)
+        self._own_full = self.full[start:end]
         for index, (ref, span) in enumerate(zip(self.refs, self.layout.spans)):
             compute = nn.Parameter(
                 torch.empty(0, dtype=self.compute_dtype, device=self.comm.device)
@@ -199,7 +200,7 @@ class FlatBuffer:
         self.full.untyped_storage().resize_(self.full.nbytes)
         shard = self.shard
         if shard.dtype != self.full.dtype:  # cast into place
-            shard = self.full.split(self.layout.sizes)[self.comm.rank].copy_(shard)
+            shard = self._own_full.copy_(shard)
         self._handle = self.comm.gather(self.full, shard, self.layout.sizes)
 
     @property
@@ -266,11 +267,7 @@ class FlatBuffer:
                 if not used_somewhere or not param.requires_grad:
                     continue
                 rows = compat.local_of(param)
-                grad = wrap_like(param, piece if rows.dim() == 1 else piece.view_as(rows))
-                if param.grad is None:
-                    param.grad = grad
-                else:
-                    param.grad.add_(grad)
+                param.add_gradient(piece if rows.dim() == 1 else piece.view_as(rows))
         for ref in self.refs:
             ref.seen = False
 

@@ -73,6 +73,15 @@ class RaggedDTensor(DTensor):
             raise ValueError(f"{tuple(local.shape)} is not {tuple(self.piece.shape)}")
         return wrap_like(self, local.detach())
 
+    def add_gradient(self, rows: torch.Tensor) -> None:
+        """Add ``rows`` (this rank's, shape and dtype of the local tensor) to ``grad``; if it is
+        None, it becomes a view of them."""
+        grad = wrap_like(self, rows)
+        if _get_grad(self) is None:
+            _set_grad(self, grad)
+        else:
+            self.grad.add_(grad)
+
     # -- layout ---------------------------------------------------------------------------------
 
     @property
