@@ -150,3 +150,34 @@ def test_a_gather_casts_and_places_the_shard_in_one_pass(ranks, world, dtype):
     plan = plan_of(([8], [[8]], [1_000_000]) if world == 1 else MICROBATCHES["two"], "keep")
     for moved, same in ranks(world, copies_in_a_gather, plan, dtype):
         assert same and moved == 1
+
+
+def collectives_alone():
+    """Collectives of every step on a single rank, and whether its weight is whole."""
+    install(plan_of(([8], [[4, 4]], [1_000_000])))
+    calls = []
+    for name in ("all_reduce", "broadcast", "all_to_all_single"):
+        plain = getattr(dist, name)
+        setattr(dist, name, lambda *a, f=plain, n=name, **k: calls.append(n) or f(*a, **k))
+    case = Case()
+    model, out = build(case), []
+    plain = case.build().to(case.dtype)
+    plain.load_state_dict({k: v.full_tensor() for k, v in model.state_dict().items()})
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(2):
+        calls.clear()
+        batch = case.data(generator, 8, case.dtype)
+        case.loss(model, *batch).backward()
+        out.append(list(calls))
+        case.loss(plain, *batch).backward()
+    ours = {n: p.grad.full_tensor() for n, p in model.named_parameters()}
+    same = all(
+        torch.allclose(ours[n], p.grad, rtol=1e-9, atol=1e-12) for n, p in plain.named_parameters()
+    )
+    runtime.install(None)
+    return out, same
+
+
+def test_a_single_rank_needs_no_collective_once_it_knows_the_batch(ranks):
+    (((_, second), same),) = ranks(1, collectives_alone)
+    assert same and second == []
