@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ class Signature:
     are a coincidence.
     """
 
-    spec: Any
+    spec: CallSpec
     """Nesting of the arguments."""
     kinds: tuple[int | None, ...]
     """For each leaf of the arguments its number of dimensions, or None for what is no tensor."""
@@ -47,14 +48,51 @@ def kinds_of(leaves: Sequence[Any]) -> tuple[int | None, ...]:
     return tuple(x.dim() if isinstance(x, torch.Tensor) else None for x in leaves)
 
 
-def flatten_call(args: tuple, kwargs: dict) -> tuple[list[Any], Any]:
+class CallSpec:
+    """Nesting of a call's arguments; compares and prints as its tree.
+
+    ``names`` are those of the keyword arguments after ``count`` others if no argument is nested,
+    as in most calls: then the trees, which cost more than the rest of a call, need not be walked.
+    """
+
+    __slots__ = ("count", "names", "tree")
+
+    def __init__(self, tree: Any, count: int = 0, names: tuple[str, ...] | None = None):
+        self.tree, self.count, self.names = tree, count, names
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, CallSpec) and self.tree == other.tree)
+
+    __hash__ = None
+
+    def __str__(self) -> str:
+        return str(self.tree)
+
+
+_LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
+"""Types of arguments that hold no others."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _not_nested(count: int, names: tuple[str, ...]) -> CallSpec:
+    tree = compat.tree_flatten(((None,) * count, dict.fromkeys(names)))[1]
+    return CallSpec(tree, count, names)
+
+
+def flatten_call(args: tuple, kwargs: dict) -> tuple[list[Any], CallSpec]:
     """Leaves and nesting of a call's arguments."""
-    return compat.tree_flatten((args, kwargs))
+    leaves = [*args, *kwargs.values()]
+    if _LEAVES.issuperset(map(type, leaves)):
+        return leaves, _not_nested(len(args), tuple(kwargs))
+    leaves, tree = compat.tree_flatten((args, kwargs))
+    return leaves, CallSpec(tree)
 
 
-def unflatten_call(leaves: Sequence[Any], spec: Any) -> tuple[tuple, dict]:
+def unflatten_call(leaves: Sequence[Any], spec: CallSpec) -> tuple[tuple, dict]:
     """The inverse of ``flatten_call``."""
-    return compat.tree_unflatten(leaves, spec)
+    if spec.names is None:
+        return compat.tree_unflatten(leaves, spec.tree)
+    return tuple(leaves[: spec.count]), dict(zip(spec.names, leaves[spec.count :]))
 
 
 def local_batch(leaves: Sequence[Any], drawn: int | None = None) -> int | None:

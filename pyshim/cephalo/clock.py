@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -31,25 +30,25 @@ class Clock:
         self._waits: list[Wait] = []
         self._paced = time.thread_time()
 
-    @contextmanager
-    def waiting(self, what: str = "collective") -> Iterator[None]:
+    def waiting(self, what: str = "collective") -> AbstractContextManager[None]:
         """Everything inside counts as waiting for other ranks, in the collective ``what``."""
-        with self.place.waiting(what), self._timed():
-            yield
+        return _Waiting(self, what)
 
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
+    def _begin(self) -> torch.cuda.Event | float:
         if self.device.type == "cuda":
-            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before = torch.cuda.Event(enable_timing=True)
             before.record()
-            yield
+            return before
+        self.pace()
+        return time.perf_counter()
+
+    def _end(self, before: torch.cuda.Event | float) -> None:
+        if isinstance(before, torch.cuda.Event):
+            after = torch.cuda.Event(enable_timing=True)
             after.record()
             self._waits.append((before, after))
             return
-        self.pace()
-        start = time.perf_counter()
-        yield
-        self._waits.append((time.perf_counter() - start) * 1e3)
+        self._waits.append((time.perf_counter() - before) * 1e3)
         self._paced = time.thread_time()
 
     def pace(self) -> None:
@@ -79,3 +78,21 @@ class Clock:
             else:
                 total += wait
         return total
+
+
+class _Waiting(AbstractContextManager):
+    """One wait. A class, since generators would take longer than most waits last."""
+
+    __slots__ = ("_before", "_clock", "_what")
+
+    def __init__(self, clock: Clock, what: str):
+        self._clock, self._what = clock, what
+
+    def __enter__(self) -> None:
+        self._clock.place.wait(self._what)
+        self._before = self._clock._begin()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._clock._end(self._before)
+        self._clock.place.wait("")

@@ -33,10 +33,16 @@ LANE_BYTES = 1 << 20
 
 
 class Handle:
-    """A collective under way. ``wait``, once, orders the caller's stream behind it."""
+    """A collective under way. ``wait``, once, orders the caller's stream behind it. Without
+    ``finish`` it has ended, and there is nothing to wait for."""
 
-    def __init__(self, finish: Callable[[], None]):
-        self._finish: Callable[[], None] | None = finish
+    def __init__(self, finish: Callable[[], None] | None = None):
+        self._finish = finish
+
+    @property
+    def ended(self) -> bool:
+        """True if the caller's stream is behind it."""
+        return self._finish is None
 
     def wait(self) -> None:
         if self._finish is not None:
@@ -73,7 +79,7 @@ class Comm:
         if self.world_size == 1:
             if shard.data_ptr() != full.data_ptr():
                 full.copy_(shard)
-            return Handle(lambda: None)
+            return Handle()
         if self.backend == "nccl":
             return self._on_side_stream(lambda: self._nccl_gather(full, shard, sizes), "gather")
         return self._gloo_gather(full, shard, sizes)
@@ -86,7 +92,7 @@ class Comm:
         until then. Asynchronous."""
         self.counts["reduce"] += 1
         if self.world_size == 1:
-            return ReduceHandle(lambda: full.to(out_dtype))
+            return ReduceHandle(lambda: full.to(out_dtype), ended=True)
         if self.backend == "nccl":
             out = full.new_empty(sizes[self.rank])
             handle = self._on_side_stream(lambda: self._nccl_reduce(out, full, sizes), "reduction")
@@ -179,10 +185,11 @@ class Comm:
 
 class ReduceHandle:
     """A reduction under way; it keeps what it sends alive. ``wait`` returns the rank's summed range
-    and may be called once."""
+    and may be called once. With ``ended`` there is no other rank to wait for."""
 
-    def __init__(self, finish: Callable[[], torch.Tensor]):
+    def __init__(self, finish: Callable[[], torch.Tensor], ended: bool = False):
         self._finish = finish
+        self.ended = ended
 
     def wait(self) -> torch.Tensor:
         finish, self._finish = self._finish, _spent

@@ -296,16 +296,19 @@ class Engine:
         unit.start_reduce(self._weight)
         self._reducing.append(unit)
 
-    @torch.no_grad()
     def _finish_reduce(self, unit: Unit) -> None:
         for member in (unit, *unit.absorbed):
             for buffer, handle in member.reduce_in_flight:
-                with self.runtime.clock.waiting("reduction"):
+                if handle.ended:
                     reduced = handle.wait()
+                else:
+                    with self.runtime.clock.waiting("reduction"):
+                        reduced = handle.wait()
                 known = self._pending.get(buffer)
                 self._pending[buffer] = reduced if known is None else known.add_(reduced)
             member.reduce_in_flight = []
 
+    @torch.no_grad()
     def _end_backward(self) -> None:
         """Reduce what is left on any rank, and hand out gradients if the script wants them.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,10 +12,10 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from . import compat
 from .comm import Comm, Handle, ReduceHandle
+from .gradients import FlatGradients
 from .layout import Layout, build_layout
 from .ragged import RaggedDTensor
 from .ragged_layout import RowLayout
-from .ragged_ops import wrap_like
 from .ragged_write import rows_of
 
 
@@ -29,15 +29,12 @@ class ParamRef:
     """What the script sees between steps: a RaggedDTensor once the parameter is sharded."""
     compute: nn.Parameter | None = None
     """What the module computes with: a plain parameter that views the gathered buffer."""
-    used: bool = False
-    """True if a gradient arrived since the last reduction."""
     seen: bool = False
     """True if a gradient that counts was reduced since the script last got gradients."""
 
     def show(self, param: nn.Parameter) -> None:
         """Put ``param`` into every place of the model where this parameter hangs."""
-        for module, attribute in self.places:
-            compat.set_parameter(module, attribute, param)
+        compat.set_parameters(self.places, param)
 
     def shown(self) -> nn.Parameter | None:
         """The parameter that hangs in the model now."""
@@ -48,16 +45,6 @@ class ParamRef:
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """Gradients are added up in fp32, or in fp64 for fp64 parameters."""
     return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def hook_gradient(
-    param: nn.Parameter, take: Callable[[int, nn.Parameter], None], index: int
-) -> None:
-    """Have the bound method ``take`` called with ``index`` and ``param`` after each gradient. Its
-    object is held weakly: Python's collector does not see through a tensor's hooks, so that a
-    strong reference would keep the model for ever."""
-    weak = weakref.WeakMethod(take)
-    param.register_post_accumulate_grad_hook(lambda p: weak()(index, p))
 
 
 def on_meta(names: Sequence[str]) -> RuntimeError:
@@ -94,13 +81,15 @@ class FlatBuffer:
         self.reduce_dtype = reduce_dtype or self.compute_dtype
         self.sum_dtype = accumulation_dtype(self.dtype)
         self._handle: Handle | None = None
-        self._grads: torch.Tensor | None = None
-        self._targets: Sequence[torch.Tensor] = ()
-        """Each parameter's part of ``_grads``."""
+        self._gradients = FlatGradients(
+            self.layout, [r.name for r in refs], self.sum_dtype, comm.device
+        )
         self._pieces = [
             (self.layout.rows_of(span), self.layout.local_slice(span, comm.rank))
             for span in self.layout.spans
         ]
+        self._own_sizes = [end - start for _, (start, end) in self._pieces]
+        """This rank's elements of each parameter."""
         self._shard_parameters()
         self._make_compute_parameters()
 
@@ -141,11 +130,12 @@ class FlatBuffer:
         """Make the shard hold the parameters' values again where the script gave them storages of
         their own: ``to_empty``, ``.to``, ``.data = …``. Raises RuntimeError if there are none."""
         self.adopt()
-        stale, base, width = self.shard.is_meta, self.shard.data_ptr(), self.shard.element_size()
+        base, width, dtype = self.shard.data_ptr(), self.shard.element_size(), self.dtype
+        stale = self.shard.is_meta
         for ref, (_, (start, end)) in zip(self.refs, self._pieces):
             local = compat.local_of(ref.param)
-            stale |= local.is_meta or local.dtype != self.dtype
-            stale |= end > start and local.data_ptr() != base + start * width
+            stale = stale or local.dtype is not dtype or local.is_meta
+            stale = stale or (end > start and local.data_ptr() != base + start * width)
         if stale:
             self._rebuild()
 
@@ -176,7 +166,7 @@ class FlatBuffer:
         if self.compute_dtype == self.dtype:
             self.compute_dtype = locals_[0].dtype
         self.dtype = locals_[0].dtype
-        self.sum_dtype = accumulation_dtype(self.dtype)
+        self.sum_dtype = self._gradients.dtype = accumulation_dtype(self.dtype)
         flat = torch.empty(self.shard.numel(), dtype=self.dtype, device=self.comm.device)
         for ref, local, (_, (start, end)) in zip(self.refs, locals_, self._pieces):
             flat[start:end].copy_(local.reshape(-1))
@@ -190,6 +180,8 @@ class FlatBuffer:
         self.full = torch.empty(
             self.layout.numel, dtype=self.compute_dtype, device=self.comm.device
         )
+        start, end = self.layout.range_of(self.comm.rank)
+        self._own_full = self.full[start:end]
         for index, (ref, span) in enumerate(zip(self.refs, self.layout.spans)):
             compute = nn.Parameter(
                 torch.empty(0, dtype=self.compute_dtype, device=self.comm.device)
@@ -197,29 +189,42 @@ class FlatBuffer:
             # Assigned through .data so that the view has a version counter of its own: the next
             # gather may then write into the buffer while a graph holds the parameter.
             compute.data = self.full[span.offset : span.end].view(span.shape)
-            hook_gradient(compute, self._take_gradient, index)
+            # The hook holds the gradients alone: Python's collector does not see through it.
+            take = functools.partial(self._gradients.take, index)
+            compute.register_post_accumulate_grad_hook(take)
             ref.compute = compute
         self.full.untyped_storage().resize_(0)
 
     def start_gather(self) -> None:
         """Issue the gather of the buffer; the current values of the shard are sent."""
-        self.full.untyped_storage().resize_(self.full.numel() * self.full.element_size())
-        shard = self.shard.to(self.compute_dtype)
+        self.full.untyped_storage().resize_(self.full.nbytes)
+        shard = self.shard
+        if shard.dtype != self.full.dtype:  # cast into place
+            shard = self._own_full.copy_(shard)
         self._handle = self.comm.gather(self.full, shard, self.layout.sizes)
 
-    def finish_gather(self) -> None:
-        """Wait for the gather and put the plain parameters into the modules."""
-        assert self._handle is not None
+    @property
+    def gathering(self) -> bool:
+        """True if a gather is under way that ``wait`` would wait for."""
+        return self._handle is not None and not self._handle.ended
+
+    def wait(self) -> None:
+        """Wait for the gather."""
         self._handle.wait()
+
+    def show_gathered(self) -> None:
+        """Put the plain parameters into the modules."""
         self._handle = None
         for ref in self.refs:
-            ref.compute.requires_grad_(ref.param.requires_grad)
-            ref.show(ref.compute)
+            wanted = ref.param.requires_grad
+            if ref.compute.requires_grad is not wanted:
+                ref.compute.requires_grad_(wanted)
+            compat.set_parameters(ref.places, ref.compute)
 
     def free(self) -> None:
         """Give the gathered buffer back and put the sharded parameters into the modules."""
         for ref in self.refs:
-            ref.show(ref.param)
+            compat.set_parameters(ref.places, ref.param)
         self.full.untyped_storage().resize_(0)
 
     # -- gradients ------------------------------------------------------------------------------
@@ -229,74 +234,45 @@ class FlatBuffer:
         """True if any parameter wants a gradient; the same on every rank."""
         return any(r.param.requires_grad for r in self.refs)
 
-    def _take_gradient(self, index: int, param: nn.Parameter) -> None:
-        """Add a microbatch's gradient, in the accumulation dtype, and drop it."""
-        ref, grad = self.refs[index], param.grad
-        param.grad = None
-        if grad.is_sparse:
-            raise RuntimeError(
-                f"parameter {ref.name} has a sparse gradient, which is not supported"
-            )
-        if self._grads is None:
-            self._grads = torch.empty(
-                self.layout.numel, dtype=self.sum_dtype, device=self.comm.device
-            )
-            self._targets = self._grads.split([span.numel for span in self.layout.spans])
-        target = self._targets[index].view(grad.shape)
-        if ref.used:
-            target.add_(grad)
-        else:
-            target.copy_(grad)
-            ref.used = True
-
     @property
     def has_gradients(self) -> bool:
         """True if this rank has gradients that were not reduced yet."""
-        return self._grads is not None
+        return bool(self._gradients)
 
     def start_reduce(self, factor: float) -> ReduceHandle:
         """Sum the gradients times ``factor`` over the ranks; parameters without one count as zeros.
         Returns the handle; its result is this rank's range in the accumulation dtype."""
-        grads, self._grads, self._targets = self._grads, None, ()
-        if grads is None or factor == 0.0:
-            grads = torch.zeros(self.layout.numel, dtype=self.sum_dtype, device=self.comm.device)
-        else:
-            for ref, span in zip(self.refs, self.layout.spans):
-                if not ref.used:
-                    grads[span.offset : span.end].zero_()
-                ref.seen |= ref.used
-            if factor != 1.0:
-                grads.mul_(factor)
-        for ref in self.refs:
-            ref.used = False
+        if factor != 0.0:
+            for index, ref in enumerate(self.refs):
+                ref.seen |= self._gradients.has(index)
+        grads = self._gradients.total(factor)
         wire = self.reduce_dtype if self.reduce_dtype.itemsize < grads.itemsize else self.sum_dtype
         return self.comm.reduce(grads.to(wire), self.layout.sizes, self.sum_dtype)
 
     def seen(self, factor: float) -> list[bool]:
         """Which parameters had a gradient that counts on this rank since the last ``hand_out``,
         those included that will be reduced with ``factor``."""
-        return [r.seen or (r.used and factor != 0.0) for r in self.refs]
+        return [
+            ref.seen or (factor != 0.0 and self._gradients.has(index))
+            for index, ref in enumerate(self.refs)
+        ]
 
-    @torch.no_grad()
     def hand_out(self, reduced: torch.Tensor | None, used: Sequence[bool]) -> None:
         """Give a reduced range (1-D, this rank's elements) to the parameters' ``grad``; parameters
         that no rank used keep theirs, None included."""
         if reduced is not None:
-            pieces = reduced.to(self.dtype).split([end - start for _, (start, end) in self._pieces])
+            pieces = reduced.to(self.dtype).split(self._own_sizes)
             for ref, piece, used_somewhere in zip(self.refs, pieces, used):
                 param = ref.param
                 if not used_somewhere or not param.requires_grad:
                     continue
-                grad = wrap_like(param, piece.view(compat.local_of(param).shape))
-                if param.grad is None:
-                    param.grad = grad
-                else:
-                    param.grad.add_(grad)
+                rows = compat.local_of(param)
+                param.add_gradient(piece if rows.dim() == 1 else piece.view_as(rows))
         for ref in self.refs:
             ref.seen = False
 
     def drop_gradients(self) -> None:
         """Forget the gradients that were not reduced yet."""
-        self._grads, self._targets = None, ()
+        self._gradients.drop()
         for ref in self.refs:
-            ref.used = ref.seen = False
+            ref.seen = False

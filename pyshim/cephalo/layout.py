@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 PPM = 1_000_000
@@ -55,7 +56,7 @@ class Layout:
         """First and one past the last element that ``rank`` owns."""
         return (self.ends[rank - 1] if rank else 0, self.ends[rank])
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Elements owned by every rank; they sum to ``numel``."""
         return tuple(b - a for a, b in map(self.range_of, range(self.world_size)))

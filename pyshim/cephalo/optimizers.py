@@ -79,7 +79,7 @@ def _rows_in_place(optimizer: Optimizer) -> Iterator[None]:
     """The optimizer holds the local tensors of its parameters, their gradients and state. What it
     then changes in place is changed in the parameters; new state is given their layout."""
     state, shown = optimizer.state, optimizer.param_groups
-    pieces: list[tuple[DTensor, torch.Tensor]] = []
+    pieces: list[tuple[DTensor, torch.Tensor, dict[str, Any] | None]] = []
     try:
         groups = []
         for group in shown:
@@ -88,19 +88,21 @@ def _rows_in_place(optimizer: Optimizer) -> Iterator[None]:
                 piece = _local(param)
                 if piece is not param:
                     piece.grad = _local(param.grad)
-                    if param in state:
-                        state[piece] = {name: _local(x) for name, x in state[param].items()}
-                    pieces.append((param, piece))
+                    known = state.get(param)
+                    pieces.append((param, piece, known))
+                    if known is not None:
+                        state[piece] = {name: _local(x) for name, x in known.items()}
                 own.append(piece)
             groups += [{**group, "params": part} for part in _parts(own)]
         optimizer.param_groups = groups
         yield
     finally:
         optimizer.param_groups = shown
-        for param, piece in pieces:
+        for param, piece, known in pieces:
             piece.grad = None
-            if piece in state:
-                _give_back(param, state.pop(piece), state[param])
+            new = state.pop(piece, None)  # each look into the state costs a tensor's hash
+            if new is not None:
+                _give_back(param, new, state[param] if known is None else known)
 
 
 def _parts(params: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
@@ -123,7 +125,8 @@ def _local(value: Any) -> Any:
 def _give_back(param: DTensor, new: dict[str, Any], known: dict[str, Any]) -> None:
     """Put state of the rows into the parameter's: tensors of their shape get their layout."""
     for name, value in new.items():
-        if _local(known.get(name)) is value:
+        old = known.get(name)
+        if (compat.local_of(old) if isinstance(old, DTensor) else old) is value:
             continue
         if isinstance(value, torch.Tensor) and value.dim() and value.shape == _local(param).shape:
             value = param.like(value)

@@ -43,16 +43,11 @@ class Place:
         finally:
             self.enter(*before)
 
-    @contextmanager
-    def waiting(self, what: str) -> Iterator[None]:
-        """Inside the rank waits for the others in the collective ``what``."""
+    def wait(self, what: str) -> None:
+        """From now on the rank waits for the others in the collective ``what``, or no longer if it
+        is empty."""
         self.collective = what
         self.moves += 1
-        try:
-            yield
-        finally:
-            self.collective = ""
-            self.moves += 1
 
     def report(self) -> dict[str, object]:
         """The fields of a heartbeat."""

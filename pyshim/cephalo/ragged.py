@@ -30,6 +30,8 @@ from .ragged_ops import RaggedError, dispatch, refuse, wrap_like
 
 __all__ = ["RaggedDTensor", "RaggedError"]
 
+_get_grad, _set_grad = torch.Tensor.grad.__get__, torch.Tensor.grad.__set__
+
 
 class RaggedDTensor(DTensor):
     """A DTensor on ``Shard(0)`` of a one-dimensional mesh, with ``rows[i]`` rows on rank ``i``.
@@ -70,6 +72,15 @@ class RaggedDTensor(DTensor):
         if local.shape != self.piece.shape:
             raise ValueError(f"{tuple(local.shape)} is not {tuple(self.piece.shape)}")
         return wrap_like(self, local.detach())
+
+    def add_gradient(self, rows: torch.Tensor) -> None:
+        """Add ``rows`` (this rank's, shape and dtype of the local tensor) to ``grad``; if it is
+        None, it becomes a view of them."""
+        grad = wrap_like(self, rows)
+        if _get_grad(self) is None:
+            _set_grad(self, grad)
+        else:
+            self.grad.add_(grad)
 
     # -- layout ---------------------------------------------------------------------------------
 
@@ -192,24 +203,25 @@ class RaggedDTensor(DTensor):
     @property
     def grad(self) -> torch.Tensor | None:
         """The gradient: ragged like the tensor, or None."""
-        found = torch.Tensor.grad.__get__(self)
+        found = _get_grad(self)
         if found is None or type(found) is RaggedDTensor:
             return found
         found = _as_gradient(self, found)
-        torch.Tensor.grad.__set__(self, found)
+        _set_grad(self, found)
         return found
 
     @grad.setter
     def grad(self, value: torch.Tensor | None) -> None:
-        if value is not None and type(value) is not RaggedDTensor:
-            value = _as_gradient(self, value)
-        elif value is not None and not value._ragged.same(self._ragged):
-            raise ValueError(f"gradient has rows {value.rows}, the tensor has rows {self.rows}")
-        torch.Tensor.grad.__set__(self, value)
+        if value is not None:
+            if type(value) is not RaggedDTensor:
+                value = _as_gradient(self, value)
+            elif value._ragged is not self._ragged and not value._ragged.same(self._ragged):
+                raise ValueError(f"gradient has rows {value.rows}, the tensor has rows {self.rows}")
+        _set_grad(self, value)
 
     @grad.deleter
     def grad(self) -> None:
-        torch.Tensor.grad.__set__(self, None)
+        _set_grad(self, None)
 
     def __deepcopy__(self, memo: dict) -> RaggedDTensor:
         if not self.is_leaf:

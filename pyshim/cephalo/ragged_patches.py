@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grad
 
 from . import compat
@@ -75,6 +76,15 @@ def _total_norm(cls: type, original: Callable) -> Callable:
     return _marked(original, get_total_norm)
 
 
+class _Rows:
+    """Stands for a parameter of whose gradient this rank's rows are scaled."""
+
+    __slots__ = ("grad",)
+
+    def __init__(self, grad: torch.Tensor):
+        self.grad = compat.local_of(grad) if isinstance(grad, DTensor) else grad
+
+
 def _clip_grad_norm(
     cls: type, original: Callable, total_norm: Callable, clip_with_norm: Callable
 ) -> Callable:
@@ -88,9 +98,11 @@ def _clip_grad_norm(
         parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
         if not any(type(p) is cls for p in parameters):
             return original(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
-        grads = [p.grad for p in parameters if p.grad is not None]
+        grads = [grad for p in parameters if (grad := p.grad) is not None]
         total = total_norm(grads, norm_type, error_if_nonfinite, foreach)
-        clip_with_norm(parameters, max_norm, total, foreach)
+        # Scaling treats every element alone, so the rows themselves are scaled, as on one device.
+        local = compat.local_of(total) if isinstance(total, DTensor) else total
+        clip_with_norm([_Rows(grad) for grad in grads], max_norm, local, foreach)
         return total
 
     return _marked(original, clip_grad_norm_)

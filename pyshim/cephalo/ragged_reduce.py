@@ -266,21 +266,29 @@ def list_norms(cls: type, tensors: list[Any], p: float, dtype: torch.dtype | Non
     layout: RowLayout | None = None
     ragged = [type(t) is cls for t in tensors]
     for tensor, is_ragged in zip(tensors, ragged):
-        if is_ragged and layout is None:
-            layout = tensor._ragged
-        elif is_ragged and tensor._ragged.mesh != layout.mesh:
-            raise refuse("_foreach_norm", "over tensors of two meshes")
-        elif not is_ragged and isinstance(tensor, DTensor):
+        if is_ragged:
+            own = tensor._ragged
+            if layout is None:
+                layout = own
+            elif own.mesh is not layout.mesh and own.mesh != layout.mesh:
+                raise refuse("_foreach_norm", "over tensors of two meshes")
+            values.append(tensor.piece)
+        elif isinstance(tensor, DTensor):
             if not all(q.is_replicate() for q in tensor.placements):
                 raise refuse("_foreach_norm", f"mixed with a DTensor on {tensor.placements}")
-        values.append(compat.local_of(tensor) if isinstance(tensor, DTensor) else tensor)
+            values.append(compat.local_of(tensor))
+        else:
+            values.append(tensor)
     norms = _local_norms(values, p, dtype)
     if layout is None or layout.world == 1:
         return norms
     wide = torch.float64 if values[0].device.type != "mps" else torch.float32
     first = next(v for v, r in zip(values, ragged) if r).device
-    parts = torch.stack([n.to(first, wide) for n, r in zip(norms, ragged) if r])
-    whole = iter(combine_norms(gather_values(parts, layout), p).unbind())
+    parts = [n for n, r in zip(norms, ragged) if r]
+    alike = len({(n.device, n.dtype) for n in parts}) == 1  # then one cast does for all
+    stacked = torch.stack(parts if alike else [n.to(first, wide) for n in parts]).to(first, wide)
+    combined = combine_norms(gather_values(stacked, layout), p)
+    whole = iter((combined.to(parts[0].device, parts[0].dtype) if alike else combined).unbind())
     return [next(whole).to(n.device, n.dtype) if r else n for n, r in zip(norms, ragged)]
 
 

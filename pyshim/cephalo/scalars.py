@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import nn
@@ -10,7 +11,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 
 from . import compat
-from .flat import ParamRef, hook_gradient, on_meta
+from .flat import ParamRef, on_meta
 
 
 class ScalarBuffer:
@@ -30,6 +31,8 @@ class ScalarBuffer:
         self.refs = list(refs)
         self._sums: list[float | torch.Tensor] = [0.0] * len(refs)
         self._pending: list[float | torch.Tensor] = [0.0] * len(refs)
+        self._used = [False] * len(refs)
+        """Which got a gradient since the last ``weigh``."""
         self._device, self._mesh = device, mesh
         for index, ref in enumerate(self.refs):
             sharded = self._sharded(ref.param)
@@ -38,7 +41,7 @@ class ScalarBuffer:
             ref.compute = nn.Parameter(
                 torch.zeros((), dtype=compute_dtype or ref.param.dtype, device=device)
             )
-            hook_gradient(ref.compute, self._take_gradient, index)
+            _hook_gradient(ref.compute, self._take_gradient, index)
             ref.param = sharded
             ref.show(sharded)
 
@@ -81,15 +84,15 @@ class ScalarBuffer:
     def _take_gradient(self, index: int, param: nn.Parameter) -> None:
         self._sums[index] = self._sums[index] + param.grad.double()
         param.grad = None
-        self.refs[index].used = True
+        self._used[index] = True
 
     def weigh(self, factor: float) -> None:
         """Note the gradients since the last call, times ``factor``, for the next vector."""
         for index, ref in enumerate(self.refs):
-            if ref.used and factor:
+            if self._used[index] and factor:
                 self._pending[index] = self._pending[index] + self._sums[index] * factor
                 ref.seen = True
-            self._sums[index], ref.used = 0.0, False
+            self._sums[index], self._used[index] = 0.0, False
 
     def take_notes(self) -> list[float]:
         """For every parameter 1 if it had a gradient, and the gradient; they are forgotten."""
@@ -99,7 +102,6 @@ class ScalarBuffer:
             self._pending[index], ref.seen = 0.0, False
         return notes
 
-    @torch.no_grad()
     def hand_out(self, totals: Iterator[float]) -> None:
         """Give the sums of all ranks' notes to the parameters' ``grad``."""
         for ref in self.refs:
@@ -114,8 +116,18 @@ class ScalarBuffer:
         """Forget what was not handed out yet."""
         for index, ref in enumerate(self.refs):
             self._sums[index], self._pending[index] = 0.0, 0.0
-            ref.used = ref.seen = False
+            self._used[index] = ref.seen = False
 
 
 def _local(param: torch.Tensor) -> torch.Tensor:
     return compat.local_of(param) if isinstance(param, DTensor) else param
+
+
+def _hook_gradient(
+    param: nn.Parameter, take: Callable[[int, nn.Parameter], None], index: int
+) -> None:
+    """Have the bound method ``take`` called with ``index`` and ``param`` after each gradient. Its
+    object is held weakly: Python's collector does not see through a tensor's hooks, so that a
+    strong reference would keep the model for ever."""
+    weak = weakref.WeakMethod(take)
+    param.register_post_accumulate_grad_hook(lambda p: weak()(index, p))

@@ -15,7 +15,7 @@ from . import compat
 from .clock import Clock
 from .comm import Comm, ReduceHandle
 from .flat import FlatBuffer, ParamRef
-from .precision import cast_tree
+from .precision import cast_call, cast_tree
 from .scalars import ScalarBuffer
 from .weighting import StepWeight
 
@@ -120,7 +120,7 @@ class Unit:
         """Arguments in the compute dtype, if the policy casts them."""
         if not self.precision.cast_forward_inputs:
             return args, kwargs
-        return cast_tree((args, kwargs), self.precision.param_dtype)
+        return cast_call(args, kwargs, self.precision.param_dtype)
 
     def cast_outputs(self, output: Any) -> Any:
         """Results in the policy's output dtype."""
@@ -162,10 +162,14 @@ class Unit:
             unit.gather()
         if self.state is State.GATHERED:
             return
-        with self.clock.waiting("gather"):
-            for buffer in self.buffers:
-                buffer.finish_gather()
-        self.scalars.gather()
+        if any(buffer.gathering for buffer in self.buffers):
+            with self.clock.waiting("gather"):
+                for buffer in self.buffers:
+                    buffer.wait()
+        for buffer in self.buffers:
+            buffer.show_gathered()
+        if self.scalars.refs:
+            self.scalars.gather()
         self.state = State.GATHERED
 
     def free(self) -> None:

@@ -60,21 +60,26 @@ class StepWeight:
         self._mine = float(samples)
         self._sums = torch.zeros(2, dtype=torch.float64)
         """What counts on all ranks, and the number of ranks that know."""
+        self._started = False
         self._work: dist.Work | None = None
+        """The sum under way; None where there is one rank."""
         self._known = False
         if kind != TOKENS:
             self._start(True)
 
     def _start(self, known: bool) -> None:
         self._sums[0], self._sums[1] = self._mine, float(known)
-        self._work = dist.all_reduce(self._sums, group=self._group, async_op=True)
+        self._started = True
+        if dist.get_world_size(self._group) > 1:
+            self._work = dist.all_reduce(self._sums, group=self._group, async_op=True)
 
     def _finish(self) -> None:
-        if self._work is None:
+        if not self._started:
             self._mine = self._targets.total() if self.samples else 0.0
             self._start(self._targets.seen)
-        with self._clock.waiting("sum of what counts"):
-            self._work.wait()
+        if self._work is not None:
+            with self._clock.waiting("sum of what counts"):
+                self._work.wait()
         self._known = True
         if self._sums[1] == 0:
             raise RuntimeError(

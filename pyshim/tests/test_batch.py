@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from cephalo import compat
 from cephalo.batch import (
     Joiner,
     flatten_call,
@@ -13,6 +14,7 @@ from cephalo.batch import (
     take_samples,
     unflatten_call,
 )
+from cephalo.precision import cast_call
 from cephalo.probing import BufferGuard, carriers, note_call, sign, with_samples
 
 
@@ -203,3 +205,40 @@ def test_buffers_are_put_back():
     module.replaced = torch.zeros(4)
     assert guard.restore() == {id(module.count), id(before)}
     assert module.count.tolist() == [0, 0] and module.replaced is before and module.other is other
+
+
+def test_calls_without_nesting_walk_no_tree(monkeypatch):
+    x = torch.zeros(2, 3)
+    flatten_call((x, None), {"mask": None, "scale": 2.0})  # the nesting is learnt once
+    walks = []
+    for name in ("tree_flatten", "tree_unflatten"):
+        walk = getattr(compat, name)
+        monkeypatch.setattr(compat, name, lambda *a, walk=walk: walks.append(1) or walk(*a))
+    leaves, spec = flatten_call((x, None), {"mask": None, "scale": 3.0})
+    args, kwargs = unflatten_call(leaves, spec)
+    assert args == (x, None) and kwargs == {"mask": None, "scale": 3.0} and not walks
+    leaves, spec = flatten_call(([x],), {})
+    assert unflatten_call(leaves, spec) == (([x],), {}) and len(walks) == 2
+
+
+def test_nesting_compares_by_its_tree_whatever_the_leaves():
+    class Other:
+        """A leaf that is not known for one."""
+
+    plain = flatten_call((1, None), {"a": 2})[1]
+    assert plain == flatten_call((Other(), Other()), {"a": Other()})[1]
+    assert str(plain) == str(flatten_call((Other(), 1), {"a": 1})[1])
+    assert plain != flatten_call((1, None), {"b": 2})[1]
+    assert plain != flatten_call((1, [None]), {"a": 2})[1]
+    assert plain != flatten_call((1,), {"a": 2})[1]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_cast_call_casts_floating_tensors_alone(nested):
+    x, index = torch.full((2,), 1 / 3), torch.tensor([1, 2])
+    args, kwargs = cast_call(([x, index],) if nested else (x, index), {"k": x}, torch.bfloat16)
+    first, second = args[0] if nested else args
+    assert torch.equal(first, x.bfloat16()) and first.dtype == kwargs["k"].dtype == torch.bfloat16
+    assert second is index
+    again = cast_call(args, kwargs, torch.bfloat16)
+    assert again[0] is args and again[1] is kwargs

@@ -7,8 +7,10 @@ from collections import Counter
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy
 
 from cephalo import runtime
+from cephalo.module import state_of
 from training import Case, Model, build, install, own_part, plan_of
 
 LAYERS = 3
@@ -123,3 +125,59 @@ def _evaluation(plan):
 def test_evaluation_gathers_once(ranks):
     for counts in ranks(2, _evaluation, plan_of(MICROBATCHES["two"])):
         assert counts == [{"gather": LAYERS + 1}] * 3
+
+
+def copies_in_a_gather(plan, dtype):
+    """How many operators copy or cast in the gather of one unit, and whether it is right."""
+    install(plan)
+    policy = MixedPrecisionPolicy(param_dtype=dtype)
+    model = build(Case(dtype=torch.float32, options=lambda: {"mp_policy": policy}))
+    (buffer,) = state_of(model.blocks[0]).unit.buffers
+    with torch.profiler.profile() as profile:
+        buffer.start_gather()
+        buffer.wait()
+    gathered = torch.cat([r.compute.detach().reshape(-1).float() for r in buffer.refs])
+    moved = sum(e.count for e in profile.key_averages() if e.key == "aten::copy_")
+    whole = torch.cat([r.param.full_tensor().detach().reshape(-1) for r in buffer.refs])
+    buffer.free()
+    runtime.install(None)
+    return moved, torch.equal(gathered, whole.to(buffer.compute_dtype).float())
+
+
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_a_gather_casts_and_places_the_shard_in_one_pass(ranks, world, dtype):
+    plan = plan_of(([8], [[8]], [1_000_000]) if world == 1 else MICROBATCHES["two"], "keep")
+    for moved, same in ranks(world, copies_in_a_gather, plan, dtype):
+        assert same and moved == 1
+
+
+def collectives_alone():
+    """Collectives of every step on a single rank, and whether its weight is whole."""
+    install(plan_of(([8], [[4, 4]], [1_000_000])))
+    calls = []
+    for name in ("all_reduce", "broadcast", "all_to_all_single"):
+        plain = getattr(dist, name)
+        setattr(dist, name, lambda *a, f=plain, n=name, **k: calls.append(n) or f(*a, **k))
+    case = Case()
+    model, out = build(case), []
+    plain = case.build().to(case.dtype)
+    plain.load_state_dict({k: v.full_tensor() for k, v in model.state_dict().items()})
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(2):
+        calls.clear()
+        batch = case.data(generator, 8, case.dtype)
+        case.loss(model, *batch).backward()
+        out.append(list(calls))
+        case.loss(plain, *batch).backward()
+    ours = {n: p.grad.full_tensor() for n, p in model.named_parameters()}
+    same = all(
+        torch.allclose(ours[n], p.grad, rtol=1e-9, atol=1e-12) for n, p in plain.named_parameters()
+    )
+    runtime.install(None)
+    return out, same
+
+
+def test_a_single_rank_needs_no_collective_once_it_knows_the_batch(ranks):
+    (((_, second), same),) = ranks(1, collectives_alone)
+    assert same and second == []

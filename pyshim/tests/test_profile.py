@@ -102,8 +102,9 @@ def test_memory_on_cpu_is_counted_to_the_byte(ranks, tmp_path):
     assert one == 1 and 3 * ACTIVATION <= slope <= 5 * ACTIVATION
     gathered = BLOCK_PARAMETERS * 4
     normed = (WIDTH * WIDTH + WIDTH + 2 * SEQUENCE) * 4
-    # Itself and its gradients, the gather before it, the reductions (sent, received) behind it.
-    static = gathered + gathered + gathered + 2 * (normed + gathered)
+    # Itself, its gradients as they arrive and their sum, the gather before it, the reductions (sent,
+    # received) behind it.
+    static = gathered + 2 * gathered + gathered + 2 * (normed + gathered)
     assert static < least < static + gathered + 5 * ACTIVATION
     root = found["costs"]["Model (root)"]["kept_bytes_per_sample"]["recompute"]
     logits = SEQUENCE * VOCAB * 4

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from cephalo import api, oom
+from cephalo.clock import Clock
 from cephalo.commands import Commands
 from cephalo.events import Events
 from cephalo.place import Place, start_heartbeats
@@ -108,7 +109,7 @@ def test_heartbeats_say_where_the_rank_is(supervisor):
     events, _, lines = supervisor
     place = Place()
     place.enter("forward", "Block 3")
-    with place.waiting("gather"):
+    with Clock(torch.device("cpu"), place=place).waiting("gather"):
         start_heartbeats(events, place, lambda: 12, seconds=0.01)
         beat = json.loads(lines.readline())
     assert beat["kind"] == "heartbeat" and beat["rank"] == 3 and beat["step"] == 12
