@@ -47,7 +47,7 @@ def test_shares_sum_to_a_million():
     for world in range(1, 9):
         assert sum(even_shares(world)) == sum(uneven_shares(world)) == 1_000_000
     assert even_shares(4) == [250_000] * 4
-    assert uneven_shares(4) == [500_000, 250_000, 125_000, 125_000]
+    assert uneven_shares(4) == [750_000, 62_500, 62_500, 125_000]
     assert shares([1, 1, 1]) == [333_333, 333_333, 333_334]
 
 
