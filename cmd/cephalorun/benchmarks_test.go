@@ -13,9 +13,9 @@ import (
 // the processor every row of a table ends with the losses of its first one.
 func TestTheRowsOfABenchmarkTrainAlike(t *testing.T) {
 	newTorchBench(t)
-	kept := filepath.Join(t.TempDir(), "results.json")
+	kept, traces := filepath.Join(t.TempDir(), "results.json"), t.TempDir()
 	cmd := exec.Command(os.Getenv("CEPHALO_PYTHON"), filepath.Join("..", "..", "scripts", "bench", "main.py"),
-		"--cpu", "--suites", "equal,shares", "--limit", "200", "--cephalorun", executable(t), "--json", kept)
+		"--cpu", "--suites", "equal,shares", "--limit", "200", "--cephalorun", executable(t), "--json", kept, "--traces", traces)
 	cmd.Env = append(os.Environ(), mainRole+"=1")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
@@ -32,6 +32,7 @@ func TestTheRowsOfABenchmarkTrainAlike(t *testing.T) {
 			}
 			Losses []float64
 			StepMs float64 `json:"step_ms"`
+			Trace  struct{ Most map[string]float64 }
 		}
 	}
 	if err := json.Unmarshal(text, &document); err != nil {
@@ -42,10 +43,13 @@ func TestTheRowsOfABenchmarkTrainAlike(t *testing.T) {
 		if len(got) != rows {
 			t.Fatalf("%s: %d rows, want %d", name, len(got), rows)
 		}
+		if files, _ := filepath.Glob(filepath.Join(traces, name+"*.json.gz")); len(files) != 2*rows {
+			t.Errorf("%s: traces %v, want one of each row and rank", name, files)
+		}
 		first := map[string][]float64{}
 		for _, r := range got {
-			if r.StepMs <= 0 || len(r.Losses) != 3 {
-				t.Errorf("%s, %s: %v ms, losses %v", name, r.Row.Name, r.StepMs, r.Losses)
+			if r.StepMs <= 0 || len(r.Losses) != 3 || len(r.Trace.Most) != 5 {
+				t.Errorf("%s, %s: %v ms, losses %v, traced %v", name, r.Row.Name, r.StepMs, r.Losses, r.Trace.Most)
 				continue
 			}
 			if first[r.Row.Shape.Kind] == nil {

@@ -135,7 +135,11 @@ class Machine:
         rates = lines[0]["tflops"] if lines else []
         done = [line | {"tflops": rates} for line in lines[1:]]
         if len(done) < len(rows):
-            say(text[-3000:])
+            say(
+                "\n".join(
+                    [x for x in text.splitlines() if "OutOfMemoryError:" in x] + [text[-3000:]]
+                )
+            )
         reason = "out of memory on " + memory[0].rsplit(" on ", 1)[1] if memory else why
         for row in rows[len(done) :]:
             done.append({"row": row.to_json(), "error": reason})

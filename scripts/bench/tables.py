@@ -44,8 +44,7 @@ def speed(row: Row, result: Result) -> float:
 
 def floor(row: Row, result: Result) -> tuple[float, str]:
     """The shortest step: each rank's own work at its rate in products (a third more where it is
-    recomputed), or all collectives one after another: a gather for the forward, one for the
-    backward and a reduction of every unit, but one gather of the root."""
+    recomputed), or all collectives one after another."""
     compute = 0.0
     for rank, batch in enumerate(row.batches):
         again = (
@@ -56,10 +55,7 @@ def floor(row: Row, result: Result) -> tuple[float, str]:
         factor = 4 / 3 if again and row.engine != "plain" else 1.0
         work = row.shape.flop_per_sample * batch * factor
         compute = max(compute, work / result["tflops"][rank] / 1e9)
-    link = 0.0
-    for at, (gather, reduce) in enumerate(result["link"].values()):
-        block, root = at == 0, at == len(result["link"]) - 1
-        link += (row.shape.layers if block else 1) * ((1 if root else 2) * gather + reduce)
+    link = result["link_ms"]
     return (compute, "compute") if compute >= link else (link, "link")
 
 

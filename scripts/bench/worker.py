@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,10 @@ Pieces = list[list[Any]]
 @dataclass(frozen=True)
 class Trained:
     """A model ready to train. ``step`` makes one step of this rank's microbatches and returns the
-    sum of their losses; ``link`` is what the collectives of a unit take alone, by kind: its gather,
-    and how much longer its reduction beside a gather, in ms."""
+    sum of their losses; ``link_ms`` is what the collectives of a step take one after another."""
 
     step: Callable[[Pieces], float]
-    link: dict[str, list[float]] = field(default_factory=dict)
+    link_ms: float = 0.0
 
 
 def die_with_parent() -> None:
@@ -73,11 +72,11 @@ def take_part(part: dict[str, Any]):
 class Bench:
     """What the rows of one worker share."""
 
-    def __init__(self, device, traces: Path | None = None):
+    def __init__(self, device, trace_folder: Path | None = None):
         import torch
         import torch.distributed as dist
 
-        self.torch, self.dist, self.device, self.traces = torch, dist, device, traces
+        self.torch, self.dist, self.device, self.trace_folder = torch, dist, device, trace_folder
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.control = dist.new_group(backend="gloo")
 
@@ -130,11 +129,11 @@ class Bench:
             "step_ms": statistics.median(times[row.warm_up :]),
             "losses": losses,
             "peak_bytes": self.everyone(float(peak)),
-            "link": trained.link,
+            "link_ms": trained.link_ms,
             "gpu": self.device.type == "cuda",
         }
-        if self.traces is not None:
-            path = self.traces / traces.name_of(f"{row.table} {row.name}", self.rank)
+        if self.trace_folder is not None:
+            path = self.trace_folder / traces.name_of(f"{row.table} {row.name}", self.rank)
             result["trace"] = traces.traced(torch, lambda: trained.step(pieces), path)
             result["busy_ms"] = self.everyone(result["trace"]["busy_ms"])
         return result
@@ -257,17 +256,19 @@ def cephalo(bench: Bench, row: Row) -> Trained:
         finish(torch, model, optimizer)
         return float(losses.detach().sum()) if pieces else 0.0
 
-    link: dict[str, list[float]] = {}
+    link_ms = 0.0
     if bench.world > 1:
-        for module in (model.blocks[0], model.head, model):
-            times = measure_collectives(
-                state_of(module).unit,
-                made.plan.state_ppm,
-                Stopwatch(made.clock),
-                Together(made.control),
-            )
-            link[state_of(module).unit.kind] = [times.all_gather_ms, times.reduce_scatter_ms]
-    return Trained(step, link)
+        # The root is gathered once in a step, every other unit twice.
+        for module, units, gathers in (
+            (model.blocks[0], row.shape.layers, 2),
+            (model.head, 1, 2),
+            (model, 1, 1),
+        ):
+            unit = state_of(module).unit
+            shares = made.plan.shares_of([unit.kind, f"{unit.kind} (root)"])
+            times = measure_collectives(unit, shares, Stopwatch(made.clock), Together(made.control))
+            link_ms += units * (gathers * times.all_gather_ms + times.reduce_scatter_ms)
+    return Trained(step, link_ms)
 
 
 ENGINES = {"fsdp2": stock, "plain": plain, "cephalo": cephalo}
