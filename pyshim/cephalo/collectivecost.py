@@ -93,7 +93,10 @@ class _Gather:
 
     def __call__(self) -> Handle:
         full = torch.empty(sum(self._sizes), dtype=self._dtype, device=self._comm.device)
-        return self._comm.gather(full, self._shard.to(self._dtype), self._sizes)
+        shard = self._shard
+        if shard.dtype != self._dtype:  # cast into place
+            shard = full.split(self._sizes)[self._comm.rank].copy_(shard)
+        return self._comm.gather(full, shard, self._sizes)
 
 
 class _Reduce:

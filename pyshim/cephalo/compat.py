@@ -49,6 +49,11 @@ def local_of(tensor: DTensor) -> torch.Tensor:
     return tensor._local_tensor
 
 
+def rows_of_any(value: Any) -> Any:
+    """Return a DTensor's own local tensor object, and anything else as it is."""
+    return value._local_tensor if isinstance(value, DTensor) else value
+
+
 def set_local(tensor: DTensor, local: torch.Tensor) -> None:
     """Put another local tensor (same shape and dtype) under a DTensor."""
     tensor._local_tensor = local

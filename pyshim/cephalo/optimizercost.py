@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Optimizer
 
+from . import compat
 from .oom import out_of_memory
 from .timing import Stopwatch, Together
 
@@ -142,11 +142,9 @@ def measure_optimizers(
 
 def _state_bytes(original: Optimizer, device: torch.device) -> float:
     """state_bytes, or what Adam keeps if a clone of the optimizer cannot make a step."""
-    dtypes = [_local(p).dtype for group in original.param_groups for p in group["params"]]
+    dtypes = [
+        compat.rows_of_any(p).dtype for group in original.param_groups for p in group["params"]
+    ]
     dtype = max(dtypes, key=lambda d: d.itemsize)
     counted = _attempt(lambda: state_bytes(original, dtype, device))
     return UNKNOWN_STATE_BYTES / 4 * dtype.itemsize if counted is None else counted
-
-
-def _local(param: Any) -> torch.Tensor:
-    return param.to_local() if isinstance(param, DTensor) else param

@@ -85,13 +85,13 @@ def _rows_in_place(optimizer: Optimizer) -> Iterator[None]:
         for group in shown:
             own = []
             for param in group["params"]:
-                piece = _local(param)
+                piece = compat.rows_of_any(param)
                 if piece is not param:
-                    piece.grad = _local(param.grad)
+                    piece.grad = compat.rows_of_any(param.grad)
                     known = state.get(param)
                     pieces.append((param, piece, known))
                     if known is not None:
-                        state[piece] = {name: _local(x) for name, x in known.items()}
+                        state[piece] = {name: compat.rows_of_any(x) for name, x in known.items()}
                 own.append(piece)
             groups += [{**group, "params": part} for part in _parts(own)]
         optimizer.param_groups = groups
@@ -118,16 +118,15 @@ def _parts(params: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
     yield part
 
 
-def _local(value: Any) -> Any:
-    return compat.local_of(value) if isinstance(value, DTensor) else value
-
-
 def _give_back(param: DTensor, new: dict[str, Any], known: dict[str, Any]) -> None:
     """Put state of the rows into the parameter's: tensors of their shape get their layout."""
     for name, value in new.items():
-        old = known.get(name)
-        if (compat.local_of(old) if isinstance(old, DTensor) else old) is value:
+        if compat.rows_of_any(known.get(name)) is value:
             continue
-        if isinstance(value, torch.Tensor) and value.dim() and value.shape == _local(param).shape:
+        if (
+            isinstance(value, torch.Tensor)
+            and value.dim()
+            and value.shape == compat.rows_of_any(param).shape
+        ):
             value = param.like(value)
         known[name] = value

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grad
 
 from . import compat
@@ -82,7 +81,7 @@ class _Rows:
     __slots__ = ("grad",)
 
     def __init__(self, grad: torch.Tensor):
-        self.grad = compat.local_of(grad) if isinstance(grad, DTensor) else grad
+        self.grad = compat.rows_of_any(grad)
 
 
 def _clip_grad_norm(
@@ -101,8 +100,8 @@ def _clip_grad_norm(
         grads = [grad for p in parameters if (grad := p.grad) is not None]
         total = total_norm(grads, norm_type, error_if_nonfinite, foreach)
         # Scaling treats every element alone, so the rows themselves are scaled, as on one device.
-        local = compat.local_of(total) if isinstance(total, DTensor) else total
-        clip_with_norm([_Rows(grad) for grad in grads], max_norm, local, foreach)
+        rows = [_Rows(grad) for grad in grads]
+        clip_with_norm(rows, max_norm, compat.rows_of_any(total), foreach)
         return total
 
     return _marked(original, clip_grad_norm_)

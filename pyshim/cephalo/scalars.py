@@ -67,13 +67,13 @@ class ScalarBuffer:
         """Raises RuntimeError if a parameter has no value yet."""
         self.adopt()
         for ref in self.refs:
-            if _local(ref.param).is_meta:
+            if compat.rows_of_any(ref.param).is_meta:
                 raise on_meta([ref.name])
 
     @torch.no_grad()
     def gather(self) -> None:
         for ref in self.refs:
-            ref.compute.data = _local(ref.param).to(ref.compute.dtype, copy=True)
+            ref.compute.data = compat.rows_of_any(ref.param).to(ref.compute.dtype, copy=True)
             ref.compute.requires_grad_(ref.param.requires_grad)
             ref.show(ref.compute)
 
@@ -110,17 +110,13 @@ class ScalarBuffer:
                 continue
             if ref.param.grad is None:
                 ref.param.grad = torch.zeros_like(ref.param)
-            _local(ref.param.grad).add_(value)
+            compat.rows_of_any(ref.param.grad).add_(value)
 
     def drop_gradients(self) -> None:
         """Forget what was not handed out yet."""
         for index, ref in enumerate(self.refs):
             self._sums[index], self._pending[index] = 0.0, 0.0
             self._used[index] = ref.seen = False
-
-
-def _local(param: torch.Tensor) -> torch.Tensor:
-    return compat.local_of(param) if isinstance(param, DTensor) else param
 
 
 def _hook_gradient(

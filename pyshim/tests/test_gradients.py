@@ -5,26 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from cephalo import gradients
 from cephalo.gradients import FlatGradients
 from cephalo.layout import build_layout
+from operators import Operators
 
 SHAPES = [(5, 4), (3,), (2, 3, 2), (1, 1)]
 NUMEL = 5 * 4 + 3 + 12 + 1
-
-
-class Operators(TorchDispatchMode):
-    """Names of the operators that run inside."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func._schema.name.removeprefix("aten::"))
-        return func(*args, **(kwargs or {}))
 
 
 def made(dtype=torch.float32):
