@@ -1,4 +1,4 @@
-"""Trains examples/train_gpt.py on CPU ranks, breaks something every so often, and compares.
+"""Trains examples/train_gpt.py on CPU ranks (or given devices), breaks something, and compares.
 
 At the end the weights must be those of an undisturbed run of as many steps, no process may be left,
 and every checkpoint must be whole. Prints each fault with the seconds until training went on.
@@ -20,7 +20,7 @@ from pathlib import Path
 from .compare import check_checkpoints, check_nothing_left, difference, weights
 from .disk import Disk
 from .faults import EXACT, REPLANNED, disturb, fill_disk, nearly_fill_disk
-from .run import NAMES, Failed, Run, wait_for, write_devices
+from .run import PROCESSORS, Failed, Run, read_devices, wait_for, write_devices
 
 TOLERANCE = 1e-9
 """Of the weights after a re-plan: another split adds the same numbers up in another order. In fp64
@@ -106,6 +106,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=30, help="of disturbed training")
     parser.add_argument("--at-least", type=int, default=40, help="go on until so many faults")
     parser.add_argument("--faults", type=int, default=0, help="so many faults, whatever the time")
+    parser.add_argument("--devices", type=Path, help="a devices file, a line for each device")
     parser.add_argument("--exact", action="store_true", help="only faults that keep the plan")
     parser.add_argument("--only", action="append", help="only this fault; more than once for more")
     parser.add_argument("--save-every", type=int, default=20)
@@ -115,6 +116,7 @@ def parse() -> argparse.Namespace:
     options = parser.parse_args()
     if options.faults:
         options.least, options.most = 1, 4
+    options.devices = read_devices(options.devices) if options.devices else PROCESSORS
     return options
 
 
@@ -132,7 +134,7 @@ def prove(options: argparse.Namespace, folder: Path) -> str:
     """Both runs and the comparison. Returns the last line."""
     for name in ("disturbed", "undisturbed"):
         (folder / name).mkdir()
-    write_devices(folder / "devices.yaml", NAMES)
+    write_devices(folder / "devices.yaml", options.devices)
     wild = Run(options, folder / "disturbed")
     disk = Disk(wild.checkpoints)
     if not disk.mounted:
@@ -157,14 +159,14 @@ def prove(options: argparse.Namespace, folder: Path) -> str:
             wild.process.wait()
         disk.close()
     print(table(faults), flush=True)
-    write_devices(folder / "devices.yaml", NAMES)
+    write_devices(folder / "devices.yaml", options.devices)
     calm = Run(options, folder / "undisturbed")
     calm.start()
     same = calm.checkpoints / last.name
     reach(calm, same, options.minutes * 60 + 600)
     off = difference(weights(calm, same, folder / "undisturbed.safetensors"), result)
     # One plan throughout: every number is the same to the last bit.
-    one = wild.plans == {calm.plan()} and wild.worlds() == {len(NAMES)}
+    one = wild.plans == {calm.plan()} and wild.worlds() == {len(options.devices)}
     if off > (0.0 if one else TOLERANCE):
         raise Failed(f"after {steps} steps the weights differ by {off:.2e}")
     times = sorted(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from .disk import Disk
-from .run import NAMES, Failed, Run, alive, children, command, wait_for, write_devices
+from .run import Failed, Run, alive, children, command, wait_for, write_devices
 
 LIMIT_SECONDS = 180
 """How long training may take to go on after one fault."""
@@ -53,14 +53,15 @@ def remove_device(run: Run) -> float:
     the first step with it again ends the fault. Each time another one, since a device that comes
     and goes stays out."""
     began = time.time()
-    gone = sum(e["kind"] == "plan" for e in run.events()) % len(NAMES)
-    write_devices(run.devices, tuple(name for i, name in enumerate(NAMES) if i != gone))
+    whole = run.options.devices
+    gone = sum(e["kind"] == "plan" for e in run.events()) % len(whole)
+    write_devices(run.devices, tuple(device for i, device in enumerate(whole) if i != gone))
     os.kill(run.attempt()[1][gone], signal.SIGKILL)
     wait_for(lambda: run.went_on(began), LIMIT_SECONDS, "training does not go on on the rest")
     without = run.went_on(began)
-    write_devices(run.devices, NAMES)
+    write_devices(run.devices, whole)
     wait_for(
-        lambda: run.first(without, "launch", world_size=len(NAMES)) and run.trains(),
+        lambda: run.first(without, "launch", world_size=len(whole)) and run.trains(),
         LIMIT_SECONDS,
         "a device that is back is not used",
     )

@@ -12,8 +12,10 @@ from datetime import datetime
 from pathlib import Path
 
 MANY_STEPS = 10_000_000
-NAMES = ("one", "two", "three")
-"""The devices of a run."""
+PROCESSORS = tuple(
+    f"{{ name: {name}, kind: cpu, threads: 1, memory: 2GiB }}" for name in ("one", "two", "three")
+)
+"""The devices of a run that is given none, as lines of a devices file."""
 
 
 class Failed(Exception):
@@ -149,11 +151,15 @@ def time_of(event: dict) -> float:
     return datetime.fromisoformat(event["time"][:26].rstrip("Z") + "+00:00").timestamp()
 
 
-def write_devices(path: Path, names: tuple[str, ...]) -> None:
-    lines = ["devices:"]
-    lines += [f"  - {{ name: {name}, kind: cpu, threads: 1, memory: 2GiB }}" for name in names]
+def read_devices(path: Path) -> tuple[str, ...]:
+    """The devices of a file that has each on a line of its own."""
+    lines = (line.strip() for line in path.read_text().splitlines())
+    return tuple(line.removeprefix("- ") for line in lines if line.startswith("- {"))
+
+
+def write_devices(path: Path, devices: tuple[str, ...]) -> None:
     aside = path.with_suffix(".part")
-    aside.write_text("\n".join(lines) + "\n")
+    aside.write_text("\n".join(["devices:", *(f"  - {device}" for device in devices)]) + "\n")
     os.replace(aside, path)
 
 
