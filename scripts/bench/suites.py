@@ -73,47 +73,43 @@ class Suite:
 
 def accumulation(scale: Scale, world: int, plan: Planner) -> list[Row]:
     """Microbatches of one size on equal parts: stock, and ours with each treatment of
-    activations."""
+    activations. The other model and dtype have one number of microbatches."""
+    middle = scale.counts[len(scale.counts) // 2]
     rows = []
     for count in scale.counts:
-        base = f"{count} microbatches, FSDP2"
-        common = {"table": "accumulation", "shape": scale.gpt, "dtype": scale.dtypes[0]}
-        micro = [[MICRO] * count for _ in range(world)]
-        slow = count > 8
+        reduced_once = count in (scale.counts[0], middle)
+        policies = ("recompute", "offload", "keep")
+        rows += _accumulated(scale.gpt, scale.dtypes[0], count, world, policies, reduced_once)
+    for shape in (scale.gpt, scale.vit):
+        for dtype in scale.dtypes:
+            if (shape, dtype) != (scale.gpt, scale.dtypes[0]):
+                count = scale.counts[1]
+                rows += _accumulated(shape, dtype, count, world, ("recompute",), False)
+    return rows
+
+
+def _accumulated(
+    shape: Shape, dtype: str, count: int, world: int, policies: tuple[str, ...], reduced_once: bool
+) -> list[Row]:
+    """One number of microbatches: stock's row, to which the others are compared."""
+    base = f"{shape.kind} {dtype}, {count} microbatches, FSDP2"
+    micro = [[MICRO] * count for _ in range(world)]
+    common = {"table": "accumulation", "shape": shape, "dtype": dtype, "micro": micro}
+    slow = {"warm_up": 0 if count > 8 else 1, "steps": 1}
+    rows = [Row(name=base, engine="fsdp2", **slow, **common)]
+    if reduced_once:
+        name = f"{base}, gradients reduced once"
+        rows.append(Row(name=name, base=base, engine="fsdp2", sync_each=False, **slow, **common))
+    for policy in policies:
         rows.append(
             Row(
-                name=base,
-                engine="fsdp2",
-                micro=micro,
-                warm_up=0 if slow else 1,
-                steps=1 if slow else 2,
+                name=f"{shape.kind} {dtype}, {count} microbatches, cephalorun, {policy}",
+                base=base,
+                engine="cephalo",
+                activations=[policy] * world,
                 **common,
             )
         )
-        if count in (scale.counts[0], scale.counts[len(scale.counts) // 2]):
-            rows.append(
-                Row(
-                    name=f"{count} microbatches, FSDP2, gradients reduced once",
-                    base=base,
-                    engine="fsdp2",
-                    micro=micro,
-                    sync_each=False,
-                    warm_up=1,
-                    steps=1,
-                    **common,
-                )
-            )
-        for policy in ("recompute", "offload", "keep"):
-            rows.append(
-                Row(
-                    name=f"{count} microbatches, cephalorun, {policy}",
-                    base=base,
-                    engine="cephalo",
-                    micro=micro,
-                    activations=[policy] * world,
-                    **common,
-                )
-            )
     return rows
 
 
