@@ -181,6 +181,8 @@ class StandIns:
         self._anchor = torch.zeros((), requires_grad=True, device=engine.runtime.device)
         self._made: dict[int, list[list[Any]]] = {}
         self._calls: dict[Unit, int] = {}
+        self.on_backward: Callable[[], None] = lambda: None
+        """Called when the backward comes to one of the units."""
 
     def prepare(self, samples: int) -> None:
         """Make results for ``samples`` samples."""
@@ -207,7 +209,7 @@ class StandIns:
         places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
         anchor = self._anchor if unit.trainable else self._anchor.detach()
         tensors = compat.tensors_of((args, kwargs))
-        outputs = _StandIn.apply([leaves[i] for i in places], anchor, *tensors)
+        outputs = _StandIn.apply(self, [leaves[i] for i in places], anchor, *tensors)
         for place, output in zip(places, outputs, strict=True):
             leaves[place] = output
         return compat.tree_unflatten(leaves, spec)
@@ -215,7 +217,8 @@ class StandIns:
 
 class _StandIn(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, results: list[torch.Tensor], anchor: torch.Tensor, *tensors: torch.Tensor):
+    def forward(ctx, stand_ins: StandIns, results, anchor: torch.Tensor, *tensors: torch.Tensor):
+        ctx.stand_ins = stand_ins
         ctx.save_for_backward(*tensors)
         outputs = tuple(x.detach() for x in results)
         ctx.mark_non_differentiable(*(x for x in outputs if not x.is_floating_point()))
@@ -223,8 +226,9 @@ class _StandIn(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        found: list[torch.Tensor | None] = [None, None]
-        for tensor, wanted in zip(ctx.saved_tensors, ctx.needs_input_grad[2:], strict=True):
+        ctx.stand_ins.on_backward()
+        found: list[torch.Tensor | None] = [None, None, None]
+        for tensor, wanted in zip(ctx.saved_tensors, ctx.needs_input_grad[3:], strict=True):
             alike = [
                 g
                 for g in grads

@@ -2,7 +2,8 @@
 
 Forward of the root: gather it, keep it; each unit inside is gathered once, run over its
 microbatches and freed, while the gather of the next one is under way. Backward is the same in
-reverse; each unit is reduced once, after its last microbatch. What a unit cannot do layer by layer
+reverse, and begins with the last unit, which is not freed in between; each unit is reduced once,
+after its last microbatch. What a unit cannot do layer by layer
 it does whole: gather, run the local batch, free, and again for its backward.
 """
 
@@ -220,7 +221,7 @@ class Engine:
         args, kwargs = unflatten_call(leaves, spec)
         self._begin(unit, "forward")
         output = run(*args, **kwargs)
-        if len(unit.modules) == 1 and self.in_forward:
+        if len(unit.modules) == 1 and self.in_forward and not self._turns(unit):
             unit.free()
         for tensor in compat.tensors_of(output):
             if tensor.requires_grad:
@@ -241,10 +242,18 @@ class Engine:
         try:
             yield
         finally:
-            if len(unit.modules) == 1:
+            if len(unit.modules) == 1 and not (phase == "forward" and self._turns(unit)):
                 unit.free()
         if phase == "backward":
             self._start_reduce(unit)
+
+    def _turns(self, unit: Unit) -> bool:
+        """True if a training forward ends with the unit and the backward begins with it, as in the
+        last pass: freed now, it would be gathered again at once."""
+        running, order = self._running["forward"], self._order["forward"]
+        ends = len(running) == len(order) and running[-1:] == [unit] == order[-1:]
+        begins = self._order["backward"][:1] == [unit]
+        return self.in_forward and self.runtime.in_training_forward and ends and begins
 
     def _begin(self, unit: Unit, phase: str) -> None:
         """Gather the unit, and start the gather of the one that came after it the last time."""

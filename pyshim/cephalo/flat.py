@@ -239,6 +239,11 @@ class FlatBuffer:
         """True if this rank has gradients that were not reduced yet."""
         return bool(self._gradients)
 
+    @property
+    def gradient_bytes(self) -> int:
+        """What the gradients take that were not reduced yet."""
+        return self._gradients.nbytes
+
     def start_reduce(self, factor: float) -> ReduceHandle:
         """Sum the gradients times ``factor`` over the ranks; parameters without one count as zeros.
         Returns the handle; its result is this rank's range in the accumulation dtype."""

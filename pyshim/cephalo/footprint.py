@@ -50,8 +50,8 @@ def static_bytes(order: list[Unit], made: UnitClass) -> int:
     and held ones: the unit itself, its gradients, the neighbour's gather, reductions under way.
     ``order`` is that of the units' calls in a forward, without the root."""
     if made.root and order:
-        # The root has no neighbour: the first unit's gather runs beside the start of its forward,
-        # the last unit's beside the start of its backward.
+        # The root has no neighbour: the first unit is gathered beside the start of its forward, the
+        # last one is there until its backward.
         return max(gathered_bytes(order[0]), gathered_bytes(order[-1]))
     most = 0
     for unit in made.units:

@@ -56,6 +56,11 @@ class FlatGradients:
         """True if the parameter got a gradient."""
         return index in self._summed or index in self._arrived
 
+    @property
+    def nbytes(self) -> int:
+        """What they take now."""
+        return self._bytes + (0 if self._sum is None else self._sum.nbytes)
+
     def _add_up(self) -> None:
         arrived, self._arrived, self._bytes = self._arrived, {}, 0
         if self._sum is None:

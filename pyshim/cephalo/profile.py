@@ -114,18 +114,24 @@ class Profiler:
         optimizer = measure_optimizers(parameters, device, self._stopwatch, self._together)
         control_ms = self._control_ms()
         runtime.clock.take()
+        late = {
+            c.name: points[c.name].late_gradient_bytes
+            for c in classes
+            if c.root and is_held(engine, c)
+        }
+        device_now, reserved = self._limits(engine, held - sum(late.values()), points)
         document = {
             "rank": runtime.comm.rank,
-            "device": device_facts(self._entry, device),
+            "device": device_now,
             "torch": torch.__version__.split("+")[0],
             "script": self._script(batch),
             "model": _model(engine, optimizer),
             "units": [_unit(engine, made) for made in classes],
-            "reserved_bytes": self._reserved(engine, held, points),
+            "reserved_bytes": reserved,
             "fixed_ms": optimizer.step_ms + control_ms,
             "ragged_factor": ragged,
             "microbatch_overhead_ms": {"forward": overhead[0], "backward": overhead[1]},
-            "costs": _costs(classes, points, order),
+            "costs": _costs(classes, points, order, late),
             "collectives": {
                 name: {"all_gather_ms": t.all_gather_ms, "reduce_scatter_ms": t.reduce_scatter_ms}
                 for name, t in collectives.items()
@@ -184,15 +190,24 @@ class Profiler:
             "samples": loader.samples,
         }
 
-    def _reserved(self, engine: Engine, held: int, points: dict[str, Points]) -> int:
-        """Bytes that are taken whatever the batch: what is gathered all through a step, what the
-        process takes beside tensors, and how far allocations outgrow the tensors in them."""
+    def _limits(
+        self, engine: Engine, held: int, points: dict[str, Points]
+    ) -> tuple[dict[str, Any], int]:
+        """What the device is, and the bytes that are taken of it whatever the batch.
+
+        On CUDA the limit is less by what is not tensors: what the process takes beside them, and
+        what allocations outgrow them by. So predicted bytes are those of tensors, as PyTorch counts
+        them. On CPU it is the process that is counted, all of it.
+        """
+        device = self._runtime.device
+        facts = device_facts(self._entry, device)
         extra = max(p.extra_bytes for p in points.values())
-        if self._runtime.device.type == "cuda":
-            # After everything: kernels and buffers of collectives are loaded when first used.
-            self._overhead_bytes = self._overhead(engine)
-            extra = max(extra, allocator_slack_bytes(self._entry, self._runtime.device))
-        return held + extra + self._overhead_bytes
+        if device.type != "cuda":
+            return facts, held + extra + self._overhead_bytes
+        # After everything: kernels and buffers of collectives are loaded when first used.
+        extra = max(extra, allocator_slack_bytes(self._entry, device))
+        facts["usable_bytes"] = max(0, facts["usable_bytes"] - extra - self._overhead(engine))
+        return facts, held
 
     def _overhead(self, engine: Engine) -> int:
         shards = sum(b.shard.nbytes for u in engine.units for b in u.buffers)
@@ -243,7 +258,9 @@ def _unit(engine: Engine, made: UnitClass) -> dict[str, Any]:
     }
 
 
-def _costs(classes: list[UnitClass], points: dict[str, Points], order: list) -> dict[str, Any]:
+def _costs(
+    classes: list[UnitClass], points: dict[str, Points], order: list, late: dict[str, int]
+) -> dict[str, Any]:
     """The costs by class. Between two units the gradients of the local batch are passed on: of one
     unit's results, and of its arguments. They are there once, whatever the number of units, so they
     are counted with the root. With offloading a third such tensor is there: in the forward what is
@@ -255,7 +272,8 @@ def _costs(classes: list[UnitClass], points: dict[str, Points], order: list) -> 
     offloads = bool(layered) and all(points[c.name].offload_ms is not None for c in layered)
     costs = {}
     for made in classes:
-        own, static = points[made.name], static_bytes(order, made)
+        own = points[made.name]
+        static = static_bytes(order, made) + late.get(made.name, 0)
         kept = dict(own.kept_bytes)
         if offloads and made.whole_batch:
             kept["offload"] = kept["recompute"]

@@ -54,6 +54,9 @@ class Points:
     """The number of samples that did not fit; None if all did."""
     extra_bytes: int = 0
     """See Meter."""
+    late_gradient_bytes: int = 0
+    """Of a class that holds others: what of its gradients is not there before the backward of all
+    the units inside is over, as those of an embedding are not."""
 
 
 @dataclass
@@ -322,6 +325,23 @@ class _Whole(_Measurement):
         for size, (peak, cold) in self._peaks.items():
             self.points.memory_bytes[size] = max(0.0, peak - kept * size)
             self.points.cold_bytes[size] = max(0.0, cold - kept * size)
+        with answering(self.bench.engine, self._stand_ins.call), torch.enable_grad():
+            self.points.late_gradient_bytes = self._late_gradients(first)
+
+    def _late_gradients(self, samples: int) -> int:
+        unit, early = self.made.example, 0
+
+        def note() -> None:
+            nonlocal early
+            early = max(early, sum(b.gradient_bytes for b in unit.buffers))
+
+        unit.drop_gradients()
+        self._stand_ins.on_backward = note
+        try:
+            self.trial(samples)(lambda: None)
+        finally:
+            self._stand_ins.on_backward = lambda: None
+        return max(0, gradient_bytes(unit) - early)
 
     def trial(self, samples: int) -> Once:
         self._stand_ins.prepare(samples)
