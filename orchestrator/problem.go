@@ -23,7 +23,8 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 	for _, u := range p.Model.Units {
 		problem.Units = append(problem.Units, solver.UnitClass{
 			Class: u.Class, Count: u.Count, Parameters: u.Parameters,
-			TrainableParameters: u.Trainable(), WholeBatch: u.WholeBatch, Held: u.Held, Inside: u.Inside,
+			TrainableParameters: u.Trainable(), WholeBatch: u.WholeBatch, Held: u.Held,
+			OverlapLoss: u.OverlapLoss, Inside: u.Inside,
 		})
 	}
 	for class, c := range p.Collectives {

@@ -51,6 +51,9 @@ type Unit struct {
 	// Held marks a unit that is gathered once, from the forward to the end of the
 	// backward, as the root unit is.
 	Held bool `json:"held,omitempty"`
+	// OverlapLoss is the part of the shorter one, of a unit's compute and its
+	// collectives, that is not gained by running both at once: 0 to 1.
+	OverlapLoss float64 `json:"overlap_loss,omitempty"`
 	// WholeBatchReason says why, where it need not be so.
 	WholeBatchReason string `json:"whole_batch_reason,omitempty"`
 	// Inside are the kinds of nested units that run together with the unit and

@@ -77,6 +77,7 @@ func (m *model) limitOf(rank int, a Allocation, p Prediction) (Limit, int64) {
 		if r.KeptUnits[p.Steps[part.step].Class] >= part.kept {
 			t = own.keeping[part.step]
 		}
+		t = m.joined(part.step/2, part.step%2 == 1, t)
 		if part.rank >= 0 && t >= part.unitMs*(1-1e-6) {
 			return LimitCompute, 0
 		}

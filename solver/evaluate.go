@@ -178,8 +178,11 @@ func (m *model) pass(out *Prediction, a Allocation, d, laps int, floor float64, 
 			if kept(i) >= end {
 				t = l.keeping[d]
 			}
-			if t > times {
-				times, part.unitMs, part.rank = t, t, i
+			if both := m.joined(d/2, d%2 == 1, t); both > times {
+				times, part.unitMs, part.rank = both, both, i
+				if t <= floor {
+					part.rank = -1
+				}
 			}
 			if d%2 == 0 {
 				out.Ranks[i].ForwardMs += t * units

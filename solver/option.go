@@ -227,10 +227,11 @@ func (u *menu) load(o *option) int64 {
 			if o.partly != nil && u.steps[d].portion == lastUnits {
 				pass = keeping
 			}
-			o.times[d] = pass[0]
+			ms := pass[0]
 			if u.steps[d].backward {
-				o.times[d] = pass[1]
+				ms = pass[1]
 			}
+			o.times[d] = u.m.joined(i, u.steps[d].backward, ms)
 		}
 	}
 	l := load{peakBytes: wholeBytes(peak)}

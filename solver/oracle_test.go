@@ -232,6 +232,21 @@ func (o *trial) try(rank, batch, size int, policy Policy, last int) ([]float64, 
 		if keep == 0 { // the last units are as the others
 			next[4*i], next[4*i+2] = f, w
 		}
+		if !u.Held {
+			beside := o.p.Collectives[u.Class]
+			for pass := range 4 {
+				link := beside.AllGatherMs
+				if pass > 1 {
+					link += beside.ReduceScatterMs
+				}
+				// Side by side for as long as both run, less what that loses.
+				alone := next[4*i+pass]
+				next[4*i+pass] = alone
+				if u.OverlapLoss > 0 {
+					next[4*i+pass] = alone + link - (1-u.OverlapLoss)*math.Min(alone, link)
+				}
+			}
+		}
 		kept += float64((u.Count-keep)*batch)*c.KeptBytesPerSample[policy] + float64(keep*batch)*c.KeptBytesPerSample[Keep]
 	}
 	free := float64(d.UsableMemoryBytes-d.ReservedBytes) - math.Ceil(peak) - math.Ceil(kept)

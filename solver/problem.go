@@ -80,6 +80,10 @@ type UnitClass struct {
 	// it: their collectives overlap with nothing and are not part of their passes.
 	// Where no class says so, that holds for the root beside its passes.
 	Held bool
+	// OverlapLoss is the part of the shorter one, of a unit's pass and the collectives
+	// beside it, that they do not gain by running at once: 0 none, 1 all of it. They
+	// share processors and memory, and the last unit has nothing to run beside.
+	OverlapLoss float64
 	// Inside are other names of its parts: nested units that run together with it
 	// have the shares of the class.
 	Inside []string

@@ -32,6 +32,7 @@ func randomProblem(r *rand.Rand) Problem {
 		if i > 0 && r.IntN(3) == 0 {
 			u.TrainableParameters = u.Parameters / 10
 		}
+		u.OverlapLoss = []float64{0, 0, 0, 0.3, 1}[u.Parameters%5]
 		p.Units = append(p.Units, u)
 		if r.IntN(2) == 0 {
 			p.Collectives[u.Class] = Collective{r.Float64() * 10, r.Float64() * 10}

@@ -60,11 +60,9 @@ def measure_collectives(
 ) -> CollectiveTimes:
     """Median times with these shares, on buffers of their own: cast, collective and copies.
     Collective; the slowest rank's time counts on each."""
-    buffers = [b for u in (unit, *unit.absorbed) for b in u.buffers if b.layout.numel]
-    if not buffers:
+    gathers, reduces = issues_of(unit, state_ppm)
+    if not gathers:
         return CollectiveTimes(0.0, 0.0)
-    gathers = [_Gather(b, state_ppm) for b in buffers]
-    reduces = [_Reduce(b, state_ppm) for b in buffers if b.trainable]
     runs: list[list[float]] = []
     while len(runs) <= FEWEST_RUNS or (
         len(runs) <= MOST_RUNS and sum(map(sum, runs[1:])) < ENOUGH_MS
@@ -76,6 +74,13 @@ def measure_collectives(
         runs.append(together.largest(gather, both))
     gather, both = (statistics.median(r[i] for r in runs[1:]) for i in range(2))
     return CollectiveTimes(gather, max(0.0, both - gather))
+
+
+def issues_of(unit: Unit, state_ppm: Sequence[int]) -> tuple[list[_Gather], list[_Reduce]]:
+    """What issues the unit's gathers and its reductions, with these shares."""
+    buffers = [b for u in (unit, *unit.absorbed) for b in u.buffers if b.layout.numel]
+    gathers = [_Gather(b, state_ppm) for b in buffers]
+    return gathers, [_Reduce(b, state_ppm) for b in buffers if b.trainable]
 
 
 def _sizes(buffer: FlatBuffer, state_ppm: Sequence[int]) -> tuple[int, ...]:

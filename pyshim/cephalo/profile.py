@@ -32,10 +32,12 @@ from .measurefile import write_measurement
 from .oom import release
 from .optimizercost import OptimizerCost, measure_optimizers
 from .overhead import measure_overhead
+from .overlapcost import measure_overlap
 from .probing import BufferGuard
 from .randomness import untouched_randomness
 from .runtime import Runtime
 from .timing import Stopwatch, Together
+from .unit import Unit
 from .unitcost import Bench, Points, measure_class
 
 MOST_SAMPLES = 32
@@ -109,6 +111,7 @@ class Profiler:
             )
             release(device)
         overhead = measure_overhead(bench, classes, points)
+        overlap = measure_overlap(bench, classes, points, collectives, order)
         self._progress("optimizer")
         parameters = [r.param for u in engine.units for b in u.buffers for r in b.refs]
         optimizer = measure_optimizers(parameters, device, self._stopwatch, self._together)
@@ -126,15 +129,17 @@ class Profiler:
             "torch": torch.__version__.split("+")[0],
             "script": self._script(batch),
             "model": _model(engine, optimizer),
-            "units": [_unit(engine, made) for made in classes],
+            "units": [
+                _unit(engine, made) | {"overlap_loss": overlap.get(made.name, 0.0)}
+                for made in classes
+            ],
             "reserved_bytes": reserved,
             "fixed_ms": optimizer.step_ms + control_ms,
             "ragged_factor": ragged,
             "microbatch_overhead_ms": {"forward": overhead[0], "backward": overhead[1]},
             "costs": _costs(classes, points, order, late),
             "collectives": {
-                name: {"all_gather_ms": t.all_gather_ms, "reduce_scatter_ms": t.reduce_scatter_ms}
-                for name, t in collectives.items()
+                made.name: _collective(made, collectives[made.name], order) for made in classes
             },
             "spread": {name: p.spread for name, p in points.items()},
             "memory_ends": {n: p.memory_ends for n, p in points.items() if p.memory_ends},
@@ -258,8 +263,17 @@ def _unit(engine: Engine, made: UnitClass) -> dict[str, Any]:
     }
 
 
+def _collective(made: UnitClass, times: CollectiveTimes, order: list[Unit]) -> dict[str, float]:
+    """A reduction is what it takes beside a gather. The last unit of a forward is not gathered again
+    for its backward, so its reduction takes that much less."""
+    gather, reduction = times.all_gather_ms, times.reduce_scatter_ms
+    if made.units == order[-1:]:
+        reduction = max(0.0, reduction - gather)
+    return {"all_gather_ms": gather, "reduce_scatter_ms": reduction}
+
+
 def _costs(
-    classes: list[UnitClass], points: dict[str, Points], order: list, late: dict[str, int]
+    classes: list[UnitClass], points: dict[str, Points], order: list[Unit], late: dict[str, int]
 ) -> dict[str, Any]:
     """The costs by class. Between two units the gradients of the local batch are passed on: of one
     unit's results, and of its arguments. They are there once, whatever the number of units, so they
