@@ -122,10 +122,9 @@ class Profiler:
             for c in classes
             if c.root and is_held(engine, c)
         }
-        device_now, reserved = self._limits(engine, held - sum(late.values()), points)
         document = {
             "rank": runtime.comm.rank,
-            "device": device_now,
+            "device": device_facts(self._entry, device),
             "torch": torch.__version__.split("+")[0],
             "script": self._script(batch),
             "model": _model(engine, optimizer),
@@ -133,7 +132,7 @@ class Profiler:
                 _unit(engine, made) | {"overlap_loss": overlap.get(made.name, 0.0)}
                 for made in classes
             ],
-            "reserved_bytes": reserved,
+            "reserved_bytes": self._reserved(engine, held - sum(late.values()), points),
             "fixed_ms": optimizer.step_ms + control_ms,
             "ragged_factor": ragged,
             "microbatch_overhead_ms": {"forward": overhead[0], "backward": overhead[1]},
@@ -195,24 +194,15 @@ class Profiler:
             "samples": loader.samples,
         }
 
-    def _limits(
-        self, engine: Engine, held: int, points: dict[str, Points]
-    ) -> tuple[dict[str, Any], int]:
-        """What the device is, and the bytes that are taken of it whatever the batch.
-
-        On CUDA the limit is less by what is not tensors: what the process takes beside them, and
-        what allocations outgrow them by. So predicted bytes are those of tensors, as PyTorch counts
-        them. On CPU it is the process that is counted, all of it.
-        """
-        device = self._runtime.device
-        facts = device_facts(self._entry, device)
+    def _reserved(self, engine: Engine, held: int, points: dict[str, Points]) -> int:
+        """Bytes that are taken whatever the batch: what is gathered all through a step, what the
+        process takes beside tensors, and how far allocations outgrow the tensors in them."""
         extra = max(p.extra_bytes for p in points.values())
-        if device.type != "cuda":
-            return facts, held + extra + self._overhead_bytes
-        # After everything: kernels and buffers of collectives are loaded when first used.
-        extra = max(extra, allocator_slack_bytes(self._entry, device))
-        facts["usable_bytes"] = max(0, facts["usable_bytes"] - extra - self._overhead(engine))
-        return facts, held
+        if self._runtime.device.type == "cuda":
+            # After everything: kernels and buffers of collectives are loaded when first used.
+            self._overhead_bytes = self._overhead(engine)
+            extra = max(extra, allocator_slack_bytes(self._entry, self._runtime.device))
+        return held + extra + self._overhead_bytes
 
     def _overhead(self, engine: Engine) -> int:
         shards = sum(b.shard.nbytes for u in engine.units for b in u.buffers)
@@ -264,8 +254,8 @@ def _unit(engine: Engine, made: UnitClass) -> dict[str, Any]:
 
 
 def _collective(made: UnitClass, times: CollectiveTimes, order: list[Unit]) -> dict[str, float]:
-    """A reduction is what it takes beside a gather. The last unit of a forward is not gathered again
-    for its backward, so its reduction takes that much less."""
+    """A reduction is what it takes beside a gather. The last unit of a forward is not gathered
+    again for its backward, so its reduction takes that much less."""
     gather, reduction = times.all_gather_ms, times.reduce_scatter_ms
     if made.units == order[-1:]:
         reduction = max(0.0, reduction - gather)
