@@ -155,6 +155,15 @@ func (s *stories) judge(outcome supervise.Outcome, killedFirst int) Failure {
 			all = append(all, found)
 		}
 	}
+	if len(all) == 0 && killedFirst >= 0 && killedFirst < len(s.ranks) {
+		f := Failure{Rank: killedFirst, Reason: reasonKilled, Message: "the process was killed while it started"}
+		for rank := range s.ranks {
+			if rank != killedFirst {
+				f.Victims = append(f.Victims, rank)
+			}
+		}
+		return f
+	}
 	if len(all) == 0 {
 		return Failure{Rank: events.NoRank, Reason: reasonLauncher, Message: "torchrun ended with " + outcome.Status.String()}
 	}

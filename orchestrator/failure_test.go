@@ -88,6 +88,30 @@ func TestTheRankThatWasKilledFirst(t *testing.T) {
 	}
 }
 
+// A worker that is killed while Python starts has said nothing; torchrun has seen it.
+func TestAWorkerThatIsKilledWhileItStarts(t *testing.T) {
+	words := &launcherWords{file: devNull(t)}
+	words.line([]byte(`{"first_failure": {"rank": 1, "exit_code": -9}}` + "\n"))
+	f := newStories(2).judge(supervise.Outcome{Status: supervise.Status{Code: 1}}, words.killedFirst())
+	if f.Rank != 1 || causeOf(f, evidence{}) != WorkerKilled || !slices.Equal(f.Victims, []int{0}) {
+		t.Errorf("got %+v", f)
+	}
+	if causeOf(f, evidence{oomKills: 1}) != HostMemory {
+		t.Errorf("the kernel's part is not seen")
+	}
+}
+
+// Where workers have trained before, a launch that fails is tried again.
+func TestALaunchThatFails(t *testing.T) {
+	for best, again := range map[int]bool{0: false, 10: true} {
+		r := restarts{BestStep: best}
+		v := r.judge(policy{max: 3, resumable: true}, pastFailure{Cause: NoLaunch, Rank: events.NoRank}, best, best)
+		if v.again != again {
+			t.Errorf("after %d steps: %+v", best, v)
+		}
+	}
+}
+
 func devNull(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)

@@ -20,8 +20,9 @@ func (s *session) afterFailure(ctx context.Context, f Failure) error {
 		}
 	}
 	v := s.restarts.judge(s.policy(), past, s.resumedAt, reached)
-	if err := s.restarts.write(s.run); err != nil {
-		return err
+	if err := s.restarts.write(s.run); err != nil && v.again {
+		// Without its folder a run cannot go on; what ended it is still the failure.
+		v = verdict{why: fmt.Sprintf("the run's folder cannot be written: %v", err)}
 	}
 	if !v.again {
 		f.NotRestarted = v.why

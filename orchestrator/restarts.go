@@ -78,7 +78,7 @@ func (r *restarts) judge(p policy, f pastFailure, first, reached int) verdict {
 	previous := r.last()
 	r.Failures = append(r.Failures, f)
 	r.progress(reached)
-	if why := final(f, previous, first, reached); why != "" {
+	if why := final(f, previous, first, reached, r.BestStep > 0); why != "" {
 		return verdict{why: why}
 	}
 	if r.BestStep > 0 && !p.resumable {
@@ -100,12 +100,17 @@ func (r *restarts) progress(step int) {
 	}
 }
 
-// final says why a failure is not worth another attempt; empty if it is.
-func final(f pastFailure, previous *pastFailure, first, reached int) string {
+// final says why a failure is not worth another attempt; empty if it is. trained says
+// that an attempt has done steps before: then workers can be started here.
+func final(f pastFailure, previous *pastFailure, first, reached int, trained bool) string {
 	beforeFirst := reached <= first
 	switch f.Cause {
-	case BadDevice, StartedOver, DiskFull, NoLaunch:
+	case BadDevice, StartedOver, DiskFull:
 		return "another attempt would end the same way"
+	case NoLaunch:
+		if !trained {
+			return "another attempt would end the same way"
+		}
 	case ScriptFault, EarlyExit, HostMemory:
 		if beforeFirst {
 			return "it failed before its first step"

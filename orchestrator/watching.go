@@ -48,6 +48,7 @@ type place struct {
 	moves      int64
 	cpuMs      float64
 	cpuAtMove  float64 // when the group last moved
+	ended      bool
 }
 
 // watch notices that the ranks of an attempt stand still.
@@ -92,8 +93,11 @@ func (w *watch) take(e events.Event, now time.Time) {
 		if n := len(w.stepMs) - keptSteps*len(w.places); n > 0 {
 			w.stepMs = w.stepMs[n:]
 		}
-	case events.Gone, events.Exit, events.Stacks:
+	case events.Gone, events.Exit:
+		p.ended = true
 		return // the end of a rank moves nobody
+	case events.Stacks:
+		return
 	}
 	w.moved = now
 	for i := range w.places {
@@ -143,7 +147,7 @@ func (w *watch) allowance(now time.Time) time.Duration {
 
 // oneIsSilent says that a rank has stopped sending heartbeats, as when it is stopped.
 func (w *watch) oneIsSilent(now time.Time) bool {
-	return slices.ContainsFunc(w.places, func(p place) bool { return p.phase != "" && p.silent(now) })
+	return slices.ContainsFunc(w.places, func(p place) bool { return p.phase != "" && !p.ended && p.silent(now) })
 }
 
 // works says that a rank outside of collectives uses the processor.
@@ -189,6 +193,9 @@ func (w *watch) behind(now time.Time) int {
 		k := [4]int64{1, 1, int64(p.step), p.moves}
 		if p.silent(now) {
 			k[0] = 0
+		}
+		if p.ended {
+			k[0] = 2 // nobody waits for it any more
 		}
 		if p.collective == "" {
 			k[1] = 0

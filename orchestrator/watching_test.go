@@ -32,6 +32,24 @@ func TestUserCase60ASaveThatOnlyOneRankMakes(t *testing.T) {
 	}
 }
 
+// A rank that has ended well is silent, and nobody waits for it.
+func TestARankThatHasEndedHoldsNobodyUp(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newWatch(2, time.Minute, firstStepLimit, at)
+	for rank := range 2 {
+		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
+		w.take(events.Event{Kind: events.Step, Rank: rank, Step: 12, StepMs: 10}, at)
+		w.take(events.Event{Kind: events.Heartbeat, Rank: rank, Step: 12, Phase: "script", Moves: 5}, at)
+	}
+	w.take(events.Event{Kind: events.Exit, Rank: 0}, at)
+	w.take(events.Event{Kind: events.Gone, Rank: 0}, at)
+	late := at.Add(time.Hour)
+	w.take(events.Event{Kind: events.Heartbeat, Rank: 1, Step: 12, Phase: "script", Moves: 5}, late)
+	if f, stuck := w.stuck(late); !stuck || f.Rank != 1 {
+		t.Errorf("stuck %v: %+v", stuck, f)
+	}
+}
+
 func TestUserCase19WhoHoldsTheOthersUp(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	beat := func(rank, step int, phase, unit, collective string, moves int64) events.Event {

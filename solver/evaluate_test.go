@@ -160,6 +160,29 @@ func TestKeptActivationsAreCountedOnce(t *testing.T) {
 	}
 }
 
+// With a loss of a quarter, a pass takes the longer of computing and collectives, and a
+// quarter of the shorter one.
+func TestOverlapLosesTime(t *testing.T) {
+	for _, c := range []struct{ loss, ms float64 }{{0, 10 + 30}, {0.25, 10 + 0.25*6 + 30 + 0.25*20}, {1, 10 + 6 + 30 + 20}} {
+		cost := func(ms float64) Cost { return Cost{Tail: Line{Intercept: ms}} }
+		p := Problem{
+			GlobalBatch: 1, StateBytesPerParameter: 16,
+			Units: []UnitClass{{Class: "block", Count: 1, Parameters: 1, TrainableParameters: 1, OverlapLoss: c.loss}},
+			Devices: []Device{{UsableMemoryBytes: 1 << 20, Costs: map[string]ClassCost{
+				"block": {ForwardMs: cost(6), BackwardMs: cost(24)}}}},
+			Collectives: map[string]Collective{"block": {AllGatherMs: 10, ReduceScatterMs: 10}},
+		}
+		plan, err := Solve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Recomputed, the backward takes 30; the first gather and the last reduction come on top.
+		if got := plan.Predicted.IterationMs - 20; math.Abs(got-c.ms) > 1e-9 {
+			t.Errorf("loss %v: %v ms, want %v", c.loss, got, c.ms)
+		}
+	}
+}
+
 func TestHeldUnitsAreGatheredOnce(t *testing.T) {
 	p := twoDevices()
 	p.Units[0].Held = true

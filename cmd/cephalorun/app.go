@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cephalorun/cephalorun/orchestrator"
+	"github.com/cephalorun/cephalorun/orchestrator/output"
 	"github.com/cephalorun/cephalorun/orchestrator/supervise"
 	"github.com/cephalorun/cephalorun/profiler"
 	"github.com/cephalorun/cephalorun/profiler/cpu"
@@ -23,6 +24,7 @@ type app struct {
 	stdout, stderr io.Writer
 	environ        []string
 	dir            string
+	dirErr         error // why the working folder is not known
 	now            func() time.Time
 	gpus, cpu      profiler.Provider
 	// guard makes the supervisor of process trees, once it is needed.
@@ -48,9 +50,9 @@ type app struct {
 // newApp is the app of a process.
 func newApp() (*app, func()) {
 	host, _ := os.Hostname() // for reading only
-	dir, _ := os.Getwd()     // a folder that is gone fails where it is used
+	dir, dirErr := os.Getwd()
 	a := &app{
-		stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, now: time.Now,
+		stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, dirErr: dirErr, now: time.Now,
 		gpus: gpuProvider(host, slog.New(slog.DiscardHandler)), cpu: cpu.Provider{Node: host},
 		signals: listenForSignals, readings: gpuReadings, readAllGPUs: os.Getenv(pluginVariable) != "",
 		guard: func(log *slog.Logger) (*supervise.Supervisor, error) {
@@ -70,15 +72,16 @@ func newApp() (*app, func()) {
 }
 
 // deps are the dependencies of a run.
-func (a *app) deps(o *options, force <-chan struct{}) (orchestrator.Deps, error) {
-	log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+func (a *app) deps(o *options, force <-chan struct{}, screens *output.Patient) (orchestrator.Deps, error) {
+	stdout, stderr := screens.Writer(a.stdout), screens.Writer(a.stderr)
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	guard, err := a.guard(log)
 	if err != nil {
 		return orchestrator.Deps{}, err
 	}
 	d := orchestrator.Deps{
 		Supervisor: guard, GPUs: a.gpus, CPU: a.cpu, Environ: a.environ, Dir: a.dir, Now: a.now,
-		Stdout: a.stdout, Stderr: a.stderr, Width: a.width, Logger: log, Force: force, Pause: a.pause, LookEvery: a.lookEvery,
+		Stdout: stdout, Stderr: stderr, Width: a.width, Logger: log, Force: force, Pause: a.pause, LookEvery: a.lookEvery,
 		ReadEvery: a.readEvery, Pressure: a.pressure,
 	}
 	d.ReadAllGPUs = a.readAllGPUs
@@ -87,7 +90,7 @@ func (a *app) deps(o *options, force <-chan struct{}) (orchestrator.Deps, error)
 	}
 	if o.json {
 		// Standard output is for events then; what the script prints goes beside it.
-		d.Events, d.Stdout, d.Width = a.stdout, a.stderr, 0
+		d.Events, d.Stdout, d.Width = stdout, stderr, 0
 	}
 	return d, nil
 }

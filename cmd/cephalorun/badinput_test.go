@@ -140,3 +140,10 @@ func TestErrorsAsJSON(t *testing.T) {
 		t.Errorf("standard output: %q", b.out.String())
 	}
 }
+
+// A relative path would mean another folder.
+func TestAWorkingFolderThatIsGone(t *testing.T) {
+	b := newBench(t)
+	b.app.dirErr = os.ErrNotExist
+	b.mustRun(exitUsage, []string{"the working folder is gone"}, b.file("train.py", ""))
+}

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator"
+	"github.com/cephalorun/cephalorun/orchestrator/output"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/show"
 	"github.com/cephalorun/cephalorun/profiler"
@@ -32,11 +35,23 @@ func (r runner) hardware(ctx context.Context, s orchestrator.Spec) ([]show.Hardw
 	return orchestrator.Hardware(ctx, s, r.deps)
 }
 
+const (
+	// screenPatience is how long a screen may take nothing before it is not waited for.
+	screenPatience = 2 * time.Second
+	// lastWords is how long a screen may take for what is said at the end.
+	lastWords = 5 * time.Second
+)
+
 // withDeps listens for signals while do runs.
 func (a *app) withDeps(ctx context.Context, o *options, do func(context.Context, runner) error) error {
+	if a.dirErr != nil {
+		return fmt.Errorf("%w: the working folder is gone (%w); change into one that is there", orchestrator.ErrUsage, a.dirErr)
+	}
 	ctx, force, release := a.signals(ctx)
 	defer release()
-	deps, err := a.deps(o, force)
+	screens := output.NewPatient(a.stderr, screenPatience)
+	defer screens.Close(lastWords)
+	deps, err := a.deps(o, force, screens)
 	if err != nil {
 		return err
 	}

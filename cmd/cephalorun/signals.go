@@ -28,6 +28,9 @@ func listenForSignals(parent context.Context) (context.Context, <-chan struct{},
 		}
 	}
 	signal.Notify(caught, wanted...)
+	// A reader of our output that goes away (`| head`) takes the screen with it, and not the
+	// run: caught, the signal leaves an error of the write. Children do not inherit that.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	go func() {
 		first := true
 		for {
