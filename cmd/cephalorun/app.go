@@ -22,11 +22,13 @@ const guardCommand = "guard-process"
 // app is what the commands need of their surroundings.
 type app struct {
 	stdout, stderr io.Writer
-	environ        []string
-	dir            string
-	dirErr         error // why the working folder is not known
-	now            func() time.Time
-	gpus, cpu      profiler.Provider
+	// screens is the way to both for whatever must not wait for a reader.
+	screens   *output.Patient
+	environ   []string
+	dir       string
+	dirErr    error // why the working folder is not known
+	now       func() time.Time
+	gpus, cpu profiler.Provider
 	// guard makes the supervisor of process trees, once it is needed.
 	guard func(*slog.Logger) (*supervise.Supervisor, error)
 	// signals starts to listen for signals: the first one ends the context, the
@@ -72,8 +74,8 @@ func newApp() (*app, func()) {
 }
 
 // deps are the dependencies of a run.
-func (a *app) deps(o *options, force <-chan struct{}, screens *output.Patient) (orchestrator.Deps, error) {
-	stdout, stderr := screens.Writer(a.stdout), screens.Writer(a.stderr)
+func (a *app) deps(o *options, force <-chan struct{}) (orchestrator.Deps, error) {
+	stdout, stderr := a.screens.Writer(a.stdout), a.screens.Writer(a.stderr)
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	guard, err := a.guard(log)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/cephalorun/cephalorun/orchestrator"
@@ -18,7 +19,7 @@ type failureRecord struct {
 }
 
 // printError says what went wrong, last of all, on standard error.
-func printError(a *app, o *options, err error, code int) {
+func printError(w io.Writer, a *app, o *options, err error, code int) {
 	var script *orchestrator.ScriptError
 	isScript := errors.As(err, &script)
 	if o.json {
@@ -27,13 +28,13 @@ func printError(a *app, o *options, err error, code int) {
 			record.Failure = &script.Failure
 		}
 		if data, jsonErr := json.Marshal(record); jsonErr == nil {
-			fmt.Fprintln(a.stderr, string(data))
+			fmt.Fprintln(w, string(data))
 			return
 		}
 	}
 	last := "cephalorun: " + err.Error()
 	if isScript {
-		fmt.Fprint(a.stderr, failureText(script.Failure))
+		fmt.Fprint(w, failureText(script.Failure))
 		last = "cephalorun: " + script.Failure.Headline()
 		if code == exitGaveUp {
 			last = "cephalorun: " + err.Error()
@@ -42,7 +43,7 @@ func printError(a *app, o *options, err error, code int) {
 	if a.width > 0 && !o.noColor {
 		last = "\x1b[1;31m" + last + "\x1b[0m"
 	}
-	fmt.Fprintln(a.stderr, last)
+	fmt.Fprintln(w, last)
 }
 
 // shownLines is how many of a rank's last lines are repeated below a failure.

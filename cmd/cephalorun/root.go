@@ -3,15 +3,26 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cephalorun/cephalorun/orchestrator"
+	"github.com/cephalorun/cephalorun/orchestrator/output"
+)
+
+const (
+	// screenPatience is how long a screen may take nothing before it is not waited for.
+	screenPatience = 2 * time.Second
+	// lastWords is how long a screen may take for what is said at the end.
+	lastWords = 5 * time.Second
 )
 
 // run executes a command line and returns the exit code. It is the only place that
 // prints an error.
 func run(args []string, a *app) int {
+	a.screens = output.NewPatient(a.stderr, screenPatience)
+	defer a.screens.Close(lastWords)
 	root, o := newRoot(a)
 	root.SetArgs(args)
 	root.SetOut(a.stdout)
@@ -19,7 +30,7 @@ func run(args []string, a *app) int {
 	err := root.ExecuteContext(context.Background())
 	code := exitCode(err)
 	if err != nil {
-		printError(a, o, err, code)
+		printError(a.screens.Writer(a.stderr), a, o, err, code)
 	}
 	return code
 }

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator"
-	"github.com/cephalorun/cephalorun/orchestrator/output"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/show"
 	"github.com/cephalorun/cephalorun/profiler"
@@ -35,13 +33,6 @@ func (r runner) hardware(ctx context.Context, s orchestrator.Spec) ([]show.Hardw
 	return orchestrator.Hardware(ctx, s, r.deps)
 }
 
-const (
-	// screenPatience is how long a screen may take nothing before it is not waited for.
-	screenPatience = 2 * time.Second
-	// lastWords is how long a screen may take for what is said at the end.
-	lastWords = 5 * time.Second
-)
-
 // withDeps listens for signals while do runs.
 func (a *app) withDeps(ctx context.Context, o *options, do func(context.Context, runner) error) error {
 	if a.dirErr != nil {
@@ -49,9 +40,7 @@ func (a *app) withDeps(ctx context.Context, o *options, do func(context.Context,
 	}
 	ctx, force, release := a.signals(ctx)
 	defer release()
-	screens := output.NewPatient(a.stderr, screenPatience)
-	defer screens.Close(lastWords)
-	deps, err := a.deps(o, force, screens)
+	deps, err := a.deps(o, force)
 	if err != nil {
 		return err
 	}
