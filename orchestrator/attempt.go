@@ -308,6 +308,9 @@ func (a *attempt) failure(end ended) Failure {
 		f = *end.stuck
 		f.Host = end.stories.ranks[f.Rank].host
 	}
+	if name := a.words.signalOf(f.Rank); f.Reason == reasonKilled && name != "" {
+		f.Message = "the process was ended by " + name
+	}
 	if f.Rank >= 0 {
 		f.Device = a.devices[f.Rank].Label()
 		f.LogPath = a.logPath(f.Rank)

@@ -128,6 +128,12 @@ func (s *stories) allGone() bool {
 	return !slices.ContainsFunc(s.ranks, func(r rankStory) bool { return r.gone == nil })
 }
 
+// allExited says that the script has come to its end, without an error, on every rank, so that none left
+// early, even if a process is still there.
+func (s *stories) allExited() bool {
+	return !slices.ContainsFunc(s.ranks, func(r rankStory) bool { return r.exit == nil || len(r.errors) > 0 })
+}
+
 // stoppedByRequest says that the script was ended because it was asked to.
 func (s *stories) stoppedByRequest() bool {
 	return slices.ContainsFunc(s.ranks, func(r rankStory) bool { return r.exit != nil && r.exit.Phase == exitStopped })
@@ -151,7 +157,7 @@ type suspect struct {
 func (s *stories) judge(outcome supervise.Outcome, killedFirst int) Failure {
 	var all []suspect
 	for rank, r := range s.ranks {
-		if found, ok := r.suspect(rank); ok {
+		if found, ok := r.suspect(rank); ok && !(found.weight == leftEarly && s.allExited()) {
 			all = append(all, found)
 		}
 	}

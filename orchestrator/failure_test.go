@@ -96,8 +96,23 @@ func TestAWorkerThatIsKilledWhileItStarts(t *testing.T) {
 	if f.Rank != 1 || causeOf(f, evidence{}) != WorkerKilled || !slices.Equal(f.Victims, []int{0}) {
 		t.Errorf("got %+v", f)
 	}
+	if got := [2]string{words.signalOf(1), words.signalOf(0)}; got != [2]string{"SIGKILL", ""} {
+		t.Errorf("signals %q", got)
+	}
 	if causeOf(f, evidence{oomKills: 1}) != HostMemory {
 		t.Errorf("the kernel's part is not seen")
+	}
+}
+
+// A process that stays after its script has ended is no reason to blame one that is gone.
+func TestNobodyLeftEarlyWhenAllHaveEnded(t *testing.T) {
+	s, done := newStories(2), 0
+	for rank := range 2 {
+		s.add(events.Event{Kind: events.Exit, Rank: rank, Code: &done})
+	}
+	s.add(events.Event{Kind: events.Gone, Rank: 0})
+	if f := s.judge(supervise.Outcome{}, events.NoRank); f.Rank != events.NoRank {
+		t.Errorf("got %+v", f)
 	}
 }
 

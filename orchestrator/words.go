@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 )
@@ -70,6 +73,17 @@ func (w *launcherWords) killedFirst() int {
 		return events.NoRank
 	}
 	return w.died.Rank
+}
+
+// signalOf is the name of the signal that killed the rank which was killed first; empty
+// for other ranks, and where the launcher did not see it.
+func (w *launcherWords) signalOf(rank int) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.died == nil || w.died.Rank != rank || w.died.ExitCode >= 0 {
+		return ""
+	}
+	return unix.SignalName(syscall.Signal(-w.died.ExitCode))
 }
 
 func (w *launcherWords) close() { _ = w.file.Close() }
