@@ -309,7 +309,7 @@ func (a *attempt) failure(end ended) Failure {
 		f.Host = end.stories.ranks[f.Rank].host
 	}
 	if name := a.words.signalOf(f.Rank); f.Reason == reasonKilled && name != "" {
-		f.Message = "the process was ended by " + name
+		f.Message = fmt.Sprintf("the process was killed or crashed (%s) without a word", name)
 	}
 	if f.Rank >= 0 {
 		f.Device = a.devices[f.Rank].Label()

@@ -48,6 +48,8 @@ const (
 	reasonLauncher  = "launcher"
 )
 
+const diedSilently = "the process was killed or crashed without a word"
+
 // Headline is the failure in one line.
 func (f Failure) Headline() string {
 	if f.Rank == events.NoRank {
@@ -128,8 +130,8 @@ func (s *stories) allGone() bool {
 	return !slices.ContainsFunc(s.ranks, func(r rankStory) bool { return r.gone == nil })
 }
 
-// allExited says that the script has come to its end, without an error, on every rank, so that none left
-// early, even if a process is still there.
+// allExited says that the script has come to its end, without an error, on every rank,
+// so that none left early, even if a process is still there.
 func (s *stories) allExited() bool {
 	return !slices.ContainsFunc(s.ranks, func(r rankStory) bool { return r.exit == nil || len(r.errors) > 0 })
 }
@@ -162,13 +164,8 @@ func (s *stories) judge(outcome supervise.Outcome, killedFirst int) Failure {
 		}
 	}
 	if len(all) == 0 && killedFirst >= 0 && killedFirst < len(s.ranks) {
-		f := Failure{Rank: killedFirst, Reason: reasonKilled, Message: "the process was killed while it started"}
-		for rank := range s.ranks {
-			if rank != killedFirst {
-				f.Victims = append(f.Victims, rank)
-			}
-		}
-		return f
+		// It died before it could say hello: torchrun alone has seen it.
+		all = append(all, suspect{rank: killedFirst, failure: Failure{Rank: killedFirst, Reason: reasonKilled, Message: diedSilently}})
 	}
 	if len(all) == 0 {
 		return Failure{Rank: events.NoRank, Reason: reasonLauncher, Message: "torchrun ended with " + outcome.Status.String()}
@@ -228,7 +225,7 @@ func (r rankStory) suspect(rank int) (suspect, bool) {
 		f.Reason, f.Message = reasonEarlyExit, "the script ended early (exit code 0) while other ranks were still training"
 		return suspect{rank, r.exit.order, leftEarly, f}, true
 	case r.gone != nil:
-		f.Reason, f.Message = reasonKilled, "the process was killed or crashed without a word"
+		f.Reason, f.Message = reasonKilled, diedSilently
 		return suspect{rank, r.gone.order, ownFault, f}, true
 	}
 	return suspect{}, false

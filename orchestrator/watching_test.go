@@ -8,14 +8,20 @@ import (
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 )
 
-// User case 60: one rank saves and the others do not: it is named with where it is.
-func TestUserCase60ASaveThatOnlyOneRankMakes(t *testing.T) {
+// twoThatTrain is a watch over two ranks that have done 12 steps by the time that is returned.
+func twoThatTrain() (*watch, time.Time) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	w := newWatch(2, time.Minute, firstStepLimit, at)
 	for rank := range 2 {
 		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
 		w.take(events.Event{Kind: events.Step, Rank: rank, Step: 12, StepMs: 10}, at)
 	}
+	return w, at
+}
+
+// User case 60: one rank saves and the others do not: it is named with where it is.
+func TestUserCase60ASaveThatOnlyOneRankMakes(t *testing.T) {
+	w, at := twoThatTrain()
 	// Rank 0 waits within its save for the others, which train on and wait for it.
 	beats := []events.Event{
 		{Kind: events.Heartbeat, Rank: 0, Step: 12, Phase: "save", Collective: "barrier", Moves: 5},
@@ -34,11 +40,8 @@ func TestUserCase60ASaveThatOnlyOneRankMakes(t *testing.T) {
 
 // A rank that has ended well is silent, and nobody waits for it.
 func TestARankThatHasEndedHoldsNobodyUp(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	w := newWatch(2, time.Minute, firstStepLimit, at)
+	w, at := twoThatTrain()
 	for rank := range 2 {
-		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
-		w.take(events.Event{Kind: events.Step, Rank: rank, Step: 12, StepMs: 10}, at)
 		w.take(events.Event{Kind: events.Heartbeat, Rank: rank, Step: 12, Phase: "script", Moves: 5}, at)
 	}
 	w.take(events.Event{Kind: events.Exit, Rank: 0}, at)

@@ -183,3 +183,22 @@ func TestUserCase55AnIncompleteCheckpointIsSkipped(t *testing.T) {
 		t.Errorf("nothing may be deleted: %v", err)
 	}
 }
+
+// A run whose folder is gone cannot be restarted; what ended it is named all the same.
+func TestAFailureIsNamedWhereTheRunsFolderIsGone(t *testing.T) {
+	b := newBench(t)
+	b.err.on("step ", func() {
+		runs, err := filepath.Glob(filepath.Join(b.dir, "state", "runs", "2*"))
+		if err != nil || len(runs) != 1 {
+			t.Errorf("runs %v, %v", runs, err)
+		}
+		for _, run := range runs {
+			if err := os.Rename(run, run+".gone"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	b.train(exitScript, "steps 3\nsave\nsteps 100\nkill 1\n", []string{
+		"rank 1 on cpu device slow failed after step 100: the process was killed or crashed", "the run's folder cannot be written",
+	}, resume)
+}
