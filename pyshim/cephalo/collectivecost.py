@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -68,9 +67,9 @@ def measure_collectives(
         len(runs) <= MOST_RUNS and sum(map(sum, runs[1:])) < ENOUGH_MS
     ):
         together.barrier()
-        gather = _wall_ms(gathers, stopwatch)
+        gather = stopwatch.wall_ms(lambda: carry(gathers))
         together.barrier()
-        both = _wall_ms([*gathers, *reduces], stopwatch)
+        both = stopwatch.wall_ms(lambda: carry([*gathers, *reduces]))
         runs.append(together.largest(gather, both))
     gather, both = (statistics.median(r[i] for r in runs[1:]) for i in range(2))
     return CollectiveTimes(gather, max(0.0, both - gather))
@@ -81,6 +80,15 @@ def issues_of(unit: Unit, state_ppm: Sequence[int]) -> tuple[list[_Gather], list
     buffers = [b for u in (unit, *unit.absorbed) for b in u.buffers if b.layout.numel]
     gathers = [_Gather(b, state_ppm) for b in buffers]
     return gathers, [_Reduce(b, state_ppm) for b in buffers if b.trainable]
+
+
+def carry(issues: Sequence[_Gather | _Reduce], beside: Callable[[], object] | None = None) -> None:
+    """All of the collectives under way together, and what runs beside them."""
+    handles = [issue() for issue in issues]
+    if beside is not None:
+        beside()
+    for handle in handles:
+        handle.wait()
 
 
 def _sizes(buffer: FlatBuffer, state_ppm: Sequence[int]) -> tuple[int, ...]:
@@ -118,14 +126,3 @@ class _Reduce:
     def __call__(self) -> ReduceHandle:
         grads = self._full.mul_(0.5).to(self._wire)
         return self._comm.reduce(grads, self._sizes, self._sum_dtype)
-
-
-def _wall_ms(issue: Sequence[_Gather | _Reduce], stopwatch: Stopwatch) -> float:
-    """All of them under way together, by the wall clock: transports that go through the host are
-    not on a CUDA stream."""
-    stopwatch.settle()
-    start = time.perf_counter()
-    for handle in [begin() for begin in issue]:
-        handle.wait()
-    stopwatch.settle()
-    return (time.perf_counter() - start) * 1e3

@@ -3,8 +3,8 @@
 Forward of the root: gather it, keep it; each unit inside is gathered once, run over its
 microbatches and freed, while the gather of the next one is under way. Backward is the same in
 reverse, and begins with the last unit, which is not freed in between; each unit is reduced once,
-after its last microbatch. What a unit cannot do layer by layer
-it does whole: gather, run the local batch, free, and again for its backward.
+after its last microbatch. What a unit cannot do layer by layer it does whole: gather, run the local
+batch, free, and again for its backward.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gc
 import statistics
-import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -85,14 +84,15 @@ def step_ms(original: Optimizer, stopwatch: Stopwatch, together: Together) -> fl
         )
     )
     times = []
-    for _ in range(RUNS + 1):
-        together.barrier()
-        stopwatch.settle()
-        start = time.perf_counter()
+
+    def step() -> None:
+        nonlocal clone
         if clone is not None:
             clone = _attempt(functools.partial(_stepped, clone))
-        stopwatch.settle()
-        times.append((time.perf_counter() - start) * 1e3)
+
+    for _ in range(RUNS + 1):
+        together.barrier()
+        times.append(stopwatch.wall_ms(step))
     mine = statistics.median(times[1:]) if clone is not None else 0.0
     return together.largest(mine)[0]
 

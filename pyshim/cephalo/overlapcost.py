@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable
 
 from .capture import UnitClass
-from .collectivecost import CollectiveTimes, even_shares, issues_of
+from .collectivecost import CollectiveTimes, carry, even_shares, issues_of
 from .oom import out_of_memory
 from .timing import Once
 from .unit import Unit
@@ -46,38 +44,39 @@ def _loss(bench: Bench, made: UnitClass, points: Points, link_ms: float) -> floa
     world = bench.engine.runtime.comm.world_size
     gathers, reductions = issues_of(made.units[0], even_shares(world))
     issues = [*gathers, *reductions]
-    made.example.gather()
-    compute: Once | None = layered_run(bench, made.calls[0], _sizes(points, link_ms))
+    sizes = _sizes(points, link_ms)
+    once: Once | None = None
+    fits = True
 
     def computing() -> None:
-        nonlocal compute
+        nonlocal once, fits
         try:
-            if compute is not None:
-                compute(lambda: None)
+            if fits:
+                once = once or layered_run(bench, made.calls[0], sizes)
+                once(lambda: None)
         except Exception as err:
             if not out_of_memory(err):
                 raise
-            compute = None  # the others' times are enough
+            once, fits = None, False  # the others' times are enough
 
-    def both() -> None:
-        handles = [issue() for issue in issues]
-        computing()
-        for handle in handles:
-            handle.wait()
-
-    def link() -> None:
-        for handle in [issue() for issue in issues]:
-            handle.wait()
-
-    runs = [
-        bench.together.largest(*[_wall_ms(bench, what) for what in (computing, link, both)])
-        for _ in range(RUNS)
-    ]
+    made.example.gather()
+    ways = (computing, lambda: carry(issues), lambda: carry(issues, computing))
+    runs = []
+    for _ in range(RUNS):
+        times = []
+        for way in ways:
+            bench.together.barrier()
+            times.append(bench.stopwatch.wall_ms(way))
+        runs.append(bench.together.largest(*times))
     made.example.drop_gradients()
     made.example.free()
-    alone, carried, joined = (statistics.median(r[i] for r in runs[1:]) for i in range(3))
-    shorter = min(alone, carried)
-    return min(1.0, max(0.0, (joined - max(alone, carried)) / shorter)) if shorter > 0 else 0.0
+    return lost(*(statistics.median(r[i] for r in runs[1:]) for i in range(3)))
+
+
+def lost(compute_ms: float, link_ms: float, both_ms: float) -> float:
+    """The part of the shorter one that both at once take longer than the longer one alone."""
+    shorter, longer = sorted((compute_ms, link_ms))
+    return min(1.0, max(0.0, (both_ms - longer) / shorter)) if shorter > 0 else 0.0
 
 
 def _sizes(points: Points, link_ms: float) -> list[int]:
@@ -92,12 +91,3 @@ def _sizes(points: Points, link_ms: float) -> list[int]:
     size = min(sizes, key=lambda m: (abs(takes(m) - link_ms), m))
     count = round(link_ms / takes(size)) if takes(size) > 0 else 1
     return [size] * max(1, min(MOST_MICROBATCHES, count))
-
-
-def _wall_ms(bench: Bench, run: Callable[[], None]) -> float:
-    bench.together.barrier()
-    bench.stopwatch.settle()
-    start = time.perf_counter()
-    run()
-    bench.stopwatch.settle()
-    return (time.perf_counter() - start) * 1e3

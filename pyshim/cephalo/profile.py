@@ -128,10 +128,7 @@ class Profiler:
             "torch": torch.__version__.split("+")[0],
             "script": self._script(batch),
             "model": _model(engine, optimizer),
-            "units": [
-                _unit(engine, made) | {"overlap_loss": overlap.get(made.name, 0.0)}
-                for made in classes
-            ],
+            "units": [_unit(engine, made, overlap.get(made.name, 0.0)) for made in classes],
             "reserved_bytes": self._reserved(engine, held - sum(late.values()), points),
             "fixed_ms": optimizer.step_ms + control_ms,
             "ragged_factor": ragged,
@@ -240,7 +237,7 @@ def _model(engine: Engine, optimizer: OptimizerCost) -> dict[str, Any]:
     }
 
 
-def _unit(engine: Engine, made: UnitClass) -> dict[str, Any]:
+def _unit(engine: Engine, made: UnitClass, overlap_loss: float) -> dict[str, Any]:
     return {
         "class": made.name,
         "count": len(made.units),
@@ -248,6 +245,7 @@ def _unit(engine: Engine, made: UnitClass) -> dict[str, Any]:
         "trainable_parameters": parameters_of(made.units[0], trainable=True),
         "whole_batch": made.whole_batch,
         "held": is_held(engine, made),
+        "overlap_loss": overlap_loss,
         "whole_batch_reason": made.reason,
         "inside": sorted({u.kind for u in made.units[0].absorbed}),
     }

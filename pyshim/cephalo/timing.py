@@ -64,6 +64,15 @@ class Stopwatch:
             return [a.elapsed_time(b) for a, b in zip(marks, marks[1:], strict=False)]
         return [(b - a) * 1e3 for a, b in zip(marks, marks[1:], strict=False)]
 
+    def wall_ms(self, run: Callable[[], object]) -> float:
+        """Milliseconds of one run by the wall clock: what goes through the host, as collectives
+        may, is not on a CUDA stream."""
+        self.settle()
+        start = time.perf_counter()
+        run()
+        self.settle()
+        return (time.perf_counter() - start) * 1e3
+
     def settle(self) -> None:
         """Wait for queued work, and pause for the compute so far."""
         self._clock.pace()

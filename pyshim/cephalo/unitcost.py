@@ -55,7 +55,7 @@ class Points:
     extra_bytes: int = 0
     """See Meter."""
     late_gradient_bytes: int = 0
-    """Of a class that holds others: what of its gradients is not there before the backward of all
+    """Of the root: what of its gradients is not there before the backward of all
     the units inside is over, as those of an embedding are not."""
 
 
@@ -325,10 +325,12 @@ class _Whole(_Measurement):
         for size, (peak, cold) in self._peaks.items():
             self.points.memory_bytes[size] = max(0.0, peak - kept * size)
             self.points.cold_bytes[size] = max(0.0, cold - kept * size)
-        with answering(self.bench.engine, self._stand_ins.call), torch.enable_grad():
-            self.points.late_gradient_bytes = self._late_gradients(first)
+        if self.made.root:
+            with answering(self.bench.engine, self._stand_ins.call), torch.enable_grad():
+                self.points.late_gradient_bytes = self._late_gradients(first)
 
     def _late_gradients(self, samples: int) -> int:
+        """Bytes of the gradients that are not there at the backward of any unit inside."""
         unit, early = self.made.example, 0
 
         def note() -> None:

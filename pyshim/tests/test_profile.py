@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from cephalo import unitcost
+from cephalo import overlapcost, profile, unitcost
+from cephalo.collectivecost import CollectiveTimes
 from profiled import (
     BLOCK_PARAMETERS,
     LAYERS,
@@ -110,6 +111,52 @@ def test_memory_on_cpu_is_counted_to_the_byte(ranks, tmp_path):
     logits = SEQUENCE * VOCAB * 4
     # Logits live in the root, and the gradients that units pass on.
     assert root >= logits + 2 * ACTIVATION
+
+
+def head_apart(model: Model) -> list:
+    return [*model.blocks, model.normed, model.head, model]
+
+
+def _late(folder: str, units) -> int:
+    late, measure = {}, profile.measure_class
+
+    def noting(bench, made, *rest):
+        points = measure(bench, made, *rest)
+        late[made.name] = points.late_gradient_bytes
+        return points
+
+    profile.measure_class = noting
+    Run(folder, 1, units=units).measure()
+    assert not any(value for name, value in late.items() if name != "Model (root)")
+    return late["Model (root)"]
+
+
+@pytest.mark.parametrize("units", [head_apart, lambda m: [*m.blocks, m.normed, m]])
+def test_gradients_of_an_embedding_come_after_those_of_all_units(ranks, tmp_path, units):
+    # Where the head belongs to the root too, its gradients come before those of all units.
+    assert ranks(1, _late, str(tmp_path), units) == [VOCAB * WIDTH * 4]
+
+
+def _overlap(folder: str, memory_ends: bool) -> dict:
+    overlapcost.lost = lambda *ms: 0.25 if all(x >= 0 for x in ms) else -1.0
+    profile.measure_collectives = lambda *_: CollectiveTimes(3.0, 5.0)
+    run = Run(folder, 2, units=head_apart)
+    if memory_ends and run.runtime.comm.rank == 0:
+
+        def fail(*_):
+            raise torch.OutOfMemoryError("out of memory")
+
+        overlapcost.layered_run = fail
+    return run.measure()
+
+
+@pytest.mark.parametrize("memory_ends", [False, True])
+def test_the_last_unit_overlaps_with_nothing_and_is_gathered_once(ranks, tmp_path, memory_ends):
+    for found in ranks(2, _overlap, str(tmp_path), memory_ends):
+        loss = {u["class"]: u["overlap_loss"] for u in found["units"]}
+        assert loss == {"Block": 0.25, "Normed": 0.0, "Linear": 1.0, "Model (root)": 0.0}
+        reductions = {n: c["reduce_scatter_ms"] for n, c in found["collectives"].items()}
+        assert reductions == {"Block": 5.0, "Normed": 5.0, "Linear": 2.0, "Model (root)": 5.0}
 
 
 def _offloaded(folder: str, answers: tuple[float | None, ...]) -> dict:

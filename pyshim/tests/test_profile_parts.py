@@ -16,6 +16,7 @@ from cephalo.collectivecost import even_shares, shares, uneven_shares
 from cephalo.memory import Meter
 from cephalo.oom import out_of_memory
 from cephalo.optimizercost import clone_optimizer, find_optimizers, state_bytes
+from cephalo.overlapcost import lost
 from cephalo.timing import STEADY_SPREAD, Laps, Stopwatch, Together, repeat, spread
 from cephalo.unitcost import growing
 
@@ -49,6 +50,21 @@ def test_shares_sum_to_a_million():
     assert even_shares(4) == [250_000] * 4
     assert uneven_shares(4) == [750_000, 62_500, 62_500, 125_000]
     assert shares([1, 1, 1]) == [333_333, 333_333, 333_334]
+
+
+@pytest.mark.parametrize(
+    ("compute_ms", "link_ms", "both_ms", "part"),
+    [
+        (10.0, 20.0, 20.0, 0.0),
+        (20.0, 10.0, 22.5, 0.25),
+        (10.0, 20.0, 30.0, 1.0),
+        (10.0, 20.0, 40.0, 1.0),
+        (10.0, 20.0, 19.0, 0.0),
+        (0.0, 20.0, 21.0, 0.0),
+    ],
+)
+def test_what_is_lost_by_running_at_once(compute_ms, link_ms, both_ms, part):
+    assert lost(compute_ms, link_ms, both_ms) == pytest.approx(part)
 
 
 def _sgd(**options):

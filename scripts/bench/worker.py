@@ -258,10 +258,10 @@ def cephalo(bench: Bench, row: Row) -> Trained:
 
     link_ms = 0.0
     if bench.world > 1:
-        # The root is gathered once in a step, every other unit twice.
+        # The root and the last unit are gathered once in a step, every other unit twice.
         for module, units, gathers in (
             (model.blocks[0], row.shape.layers, 2),
-            (model.head, 1, 2),
+            (model.head, 1, 1),
             (model, 1, 1),
         ):
             unit = state_of(module).unit
