@@ -17,8 +17,12 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 		RaggedFactor:           p.RaggedFactor,
 		MicrobatchOverheadMs:   solver.Overhead{Forward: p.MicrobatchOverheadMs.Forward, Backward: p.MicrobatchOverheadMs.Backward},
 		StateBytesPerParameter: p.Model.StateBytesPerParameter,
-		FixedMs:                p.FixedMs,
-		Policies:               policies(p),
+
+		GradientBytesPerParameter: p.Model.GradientBytesPerParameter,
+		StepBytesPerParameter:     p.Model.StepBytesPerParameter,
+
+		FixedMs:  p.FixedMs,
+		Policies: policies(p),
 	}
 	for _, u := range p.Model.Units {
 		problem.Units = append(problem.Units, solver.UnitClass{
@@ -63,6 +67,9 @@ func DeviceOf(d profiler.ProfileDevice) solver.Device {
 		HostMemoryBytes: d.HostMemoryBytes,
 		Costs:           map[string]solver.ClassCost{},
 	}
+	if d.Kind == profiler.KindCUDA { // a worker on a processor counts its whole size
+		device.OutsideBytes = d.OutsideBytes
+	}
 	for class, c := range d.Costs {
 		device.Costs[class] = classCost(c)
 	}
@@ -100,6 +107,10 @@ func classCost(c profiler.UnitCosts) solver.ClassCost {
 		ForwardMs: cost(c.ForwardMs), BackwardMs: cost(c.BackwardMs), MemoryBytes: cost(c.MemoryBytes),
 		KeptBytesPerSample: map[solver.Policy]float64{},
 		OffloadMsPerSample: c.OffloadMsPerSample,
+		LastUnitBytes:      float64(c.LastUnitBytes),
+	}
+	if c.FirstMemoryBytes != nil {
+		out.FirstMemoryBytes = cost(*c.FirstMemoryBytes)
 	}
 	for policy, bytes := range c.KeptBytesPerSample {
 		out.KeptBytesPerSample[solver.Policy(policy)] = bytes

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
@@ -129,7 +130,7 @@ func (t *tracker) report(plan solver.Plan, names []string) show.Report {
 		row := show.ReportRow{
 			Rank: k.Rank, Device: k.Device, Batch: k.Batch,
 			PredictedComputeMs: compute, PredictedWaitMs: max(0, plan.Predicted.IterationMs-compute),
-			PredictedMemoryBytes: k.Predicted.MemoryBytes, MeasuredMemoryBytes: t.peaks[i],
+			PredictedMemoryBytes: cmp.Or(k.Predicted.PeakMemoryBytes, k.Predicted.MemoryBytes), MeasuredMemoryBytes: t.peaks[i],
 			MeasuredComputeMs: medianOf(steady, func(s show.Step) float64 { return s.Ranks[i].ComputeMs }),
 			MeasuredWaitMs:    medianOf(steady, func(s show.Step) float64 { return s.Ranks[i].WaitMs }),
 		}

@@ -32,10 +32,16 @@ type Model struct {
 	Parameters             int64   `json:"parameters"`
 	TrainableParameters    int64   `json:"trainable_parameters,omitempty"`
 	StateBytesPerParameter float64 `json:"state_bytes_per_parameter"`
-	Optimizer              string  `json:"optimizer,omitempty"`
-	DType                  string  `json:"dtype,omitempty"`
-	Units                  []Unit  `json:"units"`
-	Extra                  Extra   `json:"-"`
+	// GradientBytesPerParameter is what of the state is the gradient; 0 when the file
+	// does not say.
+	GradientBytesPerParameter float64 `json:"gradient_bytes_per_parameter,omitempty"`
+	// StepBytesPerParameter is what the optimizer's step takes for a moment beside the
+	// state.
+	StepBytesPerParameter float64 `json:"step_bytes_per_parameter,omitempty"`
+	Optimizer             string  `json:"optimizer,omitempty"`
+	DType                 string  `json:"dtype,omitempty"`
+	Units                 []Unit  `json:"units"`
+	Extra                 Extra   `json:"-"`
 }
 
 // Unit is a class of equal units. Parameters are those of one unit.
@@ -82,6 +88,9 @@ type ProfileDevice struct {
 	MemoryBytes       int64       `json:"memory_bytes"`
 	UsableMemoryBytes int64       `json:"usable_memory_bytes"`
 	ReservedBytes     int64       `json:"reserved_bytes"`
+	// OutsideBytes is what of ReservedBytes no tensor can have: the context, and what
+	// the allocator cannot hand out.
+	OutsideBytes int64 `json:"outside_bytes,omitempty"`
 	// HostMemoryBytes is what offloading may take of the host's memory; 0 when
 	// the file does not say, which means no limit.
 	HostMemoryBytes int64                `json:"host_memory_bytes,omitempty"`
@@ -94,6 +103,12 @@ type UnitCosts struct {
 	ForwardMs   Cost `json:"forward_ms"`
 	BackwardMs  Cost `json:"backward_ms"` // without recomputation
 	MemoryBytes Cost `json:"memory_bytes"`
+	// FirstMemoryBytes is the same for the first microbatch, which finds no gradients to
+	// add its own to; nil when the file does not say.
+	FirstMemoryBytes *Cost `json:"first_memory_bytes,omitempty"`
+	// LastUnitBytes is what MemoryBytes has for the last unit of the class in forward
+	// order alone, which may have a larger neighbour than the others.
+	LastUnitBytes int64 `json:"last_unit_bytes,omitempty"`
 	// KeptBytesPerSample is what one unit keeps per sample of the local batch
 	// between forward and backward, by policy: keep, recompute, offload.
 	KeptBytesPerSample map[string]float64 `json:"kept_bytes_per_sample,omitempty"`

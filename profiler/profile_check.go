@@ -91,6 +91,8 @@ func (m Model) check(l *ProblemList) {
 		l.Add("model.state_bytes_per_parameter", "is %v, must be above 0", s)
 	}
 	inRange(l, "model.state_bytes_per_parameter", m.StateBytesPerParameter, 0, maxBytesPerParam)
+	inRange(l, "model.gradient_bytes_per_parameter", m.GradientBytesPerParameter, 0, m.StateBytesPerParameter)
+	inRange(l, "model.step_bytes_per_parameter", m.StepBytesPerParameter, 0, maxBytesPerParam)
 	if len(m.Units) == 0 {
 		l.Add("model.units", "is empty: a model needs at least one unit")
 	}
@@ -123,6 +125,7 @@ func (d ProfileDevice) check(l *ProblemList, path string, classes []string) {
 	inRange(l, path+".memory_bytes", float64(d.MemoryBytes), 1, maxMemoryBytes)
 	inRange(l, path+".usable_memory_bytes", float64(d.UsableMemoryBytes), 0, maxMemoryBytes)
 	inRange(l, path+".reserved_bytes", float64(d.ReservedBytes), 0, maxMemoryBytes)
+	inRange(l, path+".outside_bytes", float64(d.OutsideBytes), 0, float64(d.ReservedBytes))
 	inRange(l, path+".host_memory_bytes", float64(d.HostMemoryBytes), 0, maxMemoryBytes)
 	if d.MemoryBytes > 0 && d.UsableMemoryBytes > d.MemoryBytes {
 		l.Add(path+".usable_memory_bytes", "is %d, more than the device's memory_bytes %d", d.UsableMemoryBytes, d.MemoryBytes)
@@ -137,6 +140,10 @@ func (d ProfileDevice) check(l *ProblemList, path string, classes []string) {
 		c.ForwardMs.check(l, at+".forward_ms", maxMilliseconds)
 		c.BackwardMs.check(l, at+".backward_ms", maxMilliseconds)
 		c.MemoryBytes.check(l, at+".memory_bytes", maxMemoryBytes)
+		if c.FirstMemoryBytes != nil {
+			c.FirstMemoryBytes.check(l, at+".first_memory_bytes", maxMemoryBytes)
+		}
+		inRange(l, at+".last_unit_bytes", float64(c.LastUnitBytes), 0, maxMemoryBytes)
 		inRange(l, at+".offload_ms_per_sample", c.OffloadMsPerSample, 0, maxMilliseconds)
 		for _, policy := range sortedKeys(c.KeptBytesPerSample) {
 			kept := at + ".kept_bytes_per_sample." + policy

@@ -82,8 +82,11 @@ func readModel(o *Fields) Model {
 		Parameters:             o.Whole("parameters", true),
 		TrainableParameters:    o.Whole("trainable_parameters", false),
 		StateBytesPerParameter: o.Number("state_bytes_per_parameter", true),
-		Optimizer:              o.Text("optimizer", false),
-		DType:                  o.Text("dtype", false),
+
+		GradientBytesPerParameter: o.Number("gradient_bytes_per_parameter", false),
+		StepBytesPerParameter:     o.Number("step_bytes_per_parameter", false),
+		Optimizer:                 o.Text("optimizer", false),
+		DType:                     o.Text("dtype", false),
 	}
 	o.List("units", true, func(path string, raw json.RawMessage) {
 		m.Units = append(m.Units, readUnit(NewFields(path, raw, o.problems)))
@@ -124,6 +127,7 @@ func readDevice(o *Fields) ProfileDevice {
 		MemoryBytes:       o.Whole("memory_bytes", true),
 		UsableMemoryBytes: o.Whole("usable_memory_bytes", true),
 		ReservedBytes:     o.Whole("reserved_bytes", true),
+		OutsideBytes:      o.Whole("outside_bytes", false),
 		HostMemoryBytes:   o.Whole("host_memory_bytes", false),
 		Costs:             map[string]UnitCosts{},
 	}
@@ -153,8 +157,13 @@ func readUnitCosts(o *Fields) UnitCosts {
 		ForwardMs:          readCost(o.Object("forward_ms", true)),
 		BackwardMs:         readCost(o.Object("backward_ms", true)),
 		MemoryBytes:        readCost(o.Object("memory_bytes", true)),
+		LastUnitBytes:      o.Whole("last_unit_bytes", false),
 		KeptBytesPerSample: o.Numbers("kept_bytes_per_sample", false),
 		OffloadMsPerSample: o.Number("offload_ms_per_sample", false),
+	}
+	if first := o.Object("first_memory_bytes", false); first != nil {
+		cost := readCost(first)
+		c.FirstMemoryBytes = &cost
 	}
 	c.Extra = o.Extra()
 	return c

@@ -20,7 +20,7 @@ func (m *model) plan(strategy string, a Allocation) (Plan, error) {
 			Rank: i, Device: identity(m.problem.Devices[i]), Batch: r.Batch, MicroBatches: micro,
 			StatePPM: r.StatePPM, ClassStatePPM: r.ClassStatePPM, Activations: r.Activations, KeptUnits: r.KeptUnits,
 			Predicted: RankPrediction{ForwardMs: tidy(load.ForwardMs), BackwardMs: tidy(load.BackwardMs),
-				MemoryBytes: load.MemoryBytes(), UsableMemoryBytes: load.UsableBytes},
+				MemoryBytes: load.MemoryBytes(), UsableMemoryBytes: load.UsableBytes, PeakMemoryBytes: load.ExpectedBytes},
 		})
 	}
 	p.Predicted = PlanPrediction{IterationMs: tidy(predicted.IterationMs), SamplesPerSecond: tidy(predicted.SamplesPerSecond),

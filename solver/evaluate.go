@@ -47,6 +47,10 @@ type RankLoad struct {
 	StateBytes            int64
 	HostBytes             int64
 	UsableBytes           int64
+	// MostStateBytes bounds the state, so that the optimizer's step has room beside it.
+	MostStateBytes int64
+	// ExpectedBytes is the peak that the worker will report; 0 if it is not known.
+	ExpectedBytes int64
 }
 
 // MemoryBytes is the peak of the rank.
@@ -55,7 +59,9 @@ func (r RankLoad) MemoryBytes() int64 {
 }
 
 // HeadroomBytes is what stays free; negative if the rank does not fit.
-func (r RankLoad) HeadroomBytes() int64 { return r.UsableBytes - r.MemoryBytes() }
+func (r RankLoad) HeadroomBytes() int64 {
+	return min(r.UsableBytes-r.MemoryBytes(), r.MostStateBytes-r.StateBytes)
+}
 
 // Evaluate predicts an allocation. If it does not fit, the prediction is
 // returned together with an *InfeasibleError.
@@ -206,7 +212,11 @@ func (m *model) weigh(out *Prediction, a Allocation) error {
 		r, d := &out.Ranks[i], m.problem.Devices[i]
 		r.ReservedBytes, r.UsableBytes = d.ReservedBytes, d.UsableMemoryBytes
 		r.StateBytes = m.stateHeld(a.Ranks[i])
-		lack := -r.HeadroomBytes()
+		r.MostStateBytes = m.kinds[m.kindOf[i]].mostState
+		if !a.Ordinary {
+			r.ExpectedBytes = m.expected(i, a.Ranks[i])
+		}
+		lack := max(r.MemoryBytes()-r.UsableBytes, m.problem.memoryFor(r.StateBytes-r.MostStateBytes))
 		if d.HostMemoryBytes > 0 {
 			lack = max(lack, r.HostBytes-d.HostMemoryBytes)
 		}

@@ -49,7 +49,7 @@ func (f *frugal) room(batch int) int64 {
 			}
 		}
 		l := load{peakBytes: wholeBytes(p.peak[batch]), keptBytes: wholeBytes(kept)}
-		room := f.k.room(l)
+		room := min(f.k.room(l), f.k.mostState)
 		if over := wholeBytes(host) - f.k.device.HostMemoryBytes; f.k.device.HostMemoryBytes > 0 && over > 0 {
 			room = min(room, -over)
 		}

@@ -10,6 +10,10 @@ func (m *model) lacking(rank int, missing int64, r RankLoad, a RankAllocation) *
 	d := m.problem.Devices[rank]
 	detail := fmt.Sprintf("%d samples with %s activations need %s of computing and %s of activations beside %s of state and %s reserved, and %s are usable",
 		a.Batch, a.Activations, amount(r.PeakBytes), amount(r.KeptBytes), amount(r.StateBytes), amount(r.ReservedBytes), amount(r.UsableBytes))
+	if step := m.problem.memoryFor(r.StateBytes - r.MostStateBytes); step >= missing {
+		detail = fmt.Sprintf("the optimizer's step takes %s beside %s of state, and %s are usable",
+			amount(m.problem.memoryFor(r.StateBytes)-r.StateBytes), amount(r.StateBytes), amount(r.UsableBytes))
+	}
 	if d.HostMemoryBytes > 0 && r.HostBytes > d.HostMemoryBytes && -r.HeadroomBytes() < missing {
 		detail = fmt.Sprintf("%d samples offload %s into host memory, and %s are allowed", a.Batch, amount(r.HostBytes), amount(d.HostMemoryBytes))
 	}
@@ -94,7 +98,7 @@ func (m *model) nearest(kinds []*frugal, shares Shares, picks [][]int) *Infeasib
 			batch, state = list[0], must
 			lacking += len(list)
 		}
-		missing := state - f.room(batch)
+		missing := m.problem.memoryFor(state - f.room(batch))
 		if best.MissingBytes < 0 || lacking == 0 && missing < best.MissingBytes || alone && lacking == len(list) {
 			best = &InfeasibleError{Rank: f.k.ranks[0], Device: label(f.k.device), MissingBytes: missing,
 				Detail: fmt.Sprintf("with %d samples it has %s left for %s of state", batch, amount(max(0, f.room(batch))), amount(state))}
@@ -143,7 +147,7 @@ func (m *model) infeasibleByHand(shares Shares) *InfeasibleError {
 			room -= part(m.stateBytes, m.kinds[k].even)
 		}
 		ppm += len(f.k.ranks) * max(0, ppmIn(room, m.stateBytes))
-		if missing := -room; missing > worst.MissingBytes {
+		if missing := m.problem.memoryFor(-room); missing > worst.MissingBytes {
 			worst = &InfeasibleError{Rank: f.k.ranks[0], Device: label(f.k.device), MissingBytes: missing,
 				Detail: fmt.Sprintf("its %d samples do not fit, however they are cut", f.k.fixed),
 				Remedy: "give it fewer samples or more memory"}
@@ -158,9 +162,10 @@ func (m *model) infeasibleByHand(shares Shares) *InfeasibleError {
 			tight = f
 		}
 	}
-	return &InfeasibleError{Rank: tight.k.ranks[0], Device: label(tight.k.device), MissingBytes: part(m.stateBytes, TotalPPM-ppm),
-		Detail: fmt.Sprintf("with these batches all devices together hold only %.1f %% of the state, and its %d samples leave the least room", float64(ppm)/1e4, tight.k.fixed),
-		Remedy: "give it fewer samples, or any device so much more memory"}
+	return &InfeasibleError{Rank: tight.k.ranks[0], Device: label(tight.k.device),
+		MissingBytes: m.fewest(tight.k.ranks[0], m.problem.memoryFor(part(m.stateBytes, TotalPPM-ppm)), shares),
+		Detail:       fmt.Sprintf("with these batches all devices together hold only %.1f %% of the state, and its %d samples leave the least room", float64(ppm)/1e4, tight.k.fixed),
+		Remedy:       "give it fewer samples, or so much more memory"}
 }
 
 // evenIf are the classes that have even shares where memory is all that counts.

@@ -27,8 +27,10 @@ type kind struct {
 	fixed  int    // the batch given by hand, -1 if free
 	even   int    // the even share, in parts per million
 	least  int    // the smallest batch allowed
-	ranks  []int
-	costs  []ClassCost // by unit class
+	// mostState bounds the state that the device can hold; see Problem.mostState.
+	mostState int64
+	ranks     []int
+	costs     []ClassCost // by unit class
 }
 
 func newModel(p Problem) (*model, error) {
@@ -54,7 +56,7 @@ func newModel(p Problem) (*model, error) {
 		if !ok {
 			at = len(m.kinds)
 			byKey[key] = at
-			k := &kind{device: d, same: same, fixed: fixed, even: even, least: least}
+			k := &kind{device: d, same: same, fixed: fixed, even: even, least: least, mostState: p.mostState(d)}
 			for _, u := range p.Units {
 				c := d.Costs[u.Class]
 				c.keptPeak = c.MemoryBytes
@@ -89,7 +91,7 @@ func policiesOf(p Problem) []Policy {
 func kindKey(p Problem, d Device) string {
 	var key []byte
 	number := func(v float64) { key = binary.BigEndian.AppendUint64(key, math.Float64bits(v)) }
-	for _, v := range [3]int64{d.UsableMemoryBytes, d.ReservedBytes, d.HostMemoryBytes} {
+	for _, v := range [4]int64{d.UsableMemoryBytes, d.ReservedBytes, d.OutsideBytes, d.HostMemoryBytes} {
 		key = binary.BigEndian.AppendUint64(key, uint64(v))
 	}
 	for _, u := range p.Units {

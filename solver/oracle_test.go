@@ -250,6 +250,11 @@ func (o *trial) try(rank, batch, size int, policy Policy, last int) ([]float64, 
 		kept += float64((u.Count-keep)*batch)*c.KeptBytesPerSample[policy] + float64(keep*batch)*c.KeptBytesPerSample[Keep]
 	}
 	free := float64(d.UsableMemoryBytes-d.ReservedBytes) - math.Ceil(peak) - math.Ceil(kept)
+	// The optimizer's step has the device for itself, and takes more in proportion to the state.
+	step := float64(d.UsableMemoryBytes-d.OutsideBytes) / (1 + o.p.StepBytesPerParameter/o.p.StateBytesPerParameter)
+	if o.p.StepBytesPerParameter > 0 {
+		free = math.Min(free, math.Floor(step+1e-6))
+	}
 	fits := free >= 0 && (d.HostMemoryBytes == 0 || math.Ceil(host) <= float64(d.HostMemoryBytes))
 	return next, free, fits
 }

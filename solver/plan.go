@@ -50,10 +50,14 @@ type RankPlan struct {
 // RankPrediction is what the rank computes in one iteration, over all units,
 // and its peak memory.
 type RankPrediction struct {
-	ForwardMs         float64 `json:"forward_ms"`
-	BackwardMs        float64 `json:"backward_ms"`
-	MemoryBytes       int64   `json:"memory_bytes"`
-	UsableMemoryBytes int64   `json:"usable_memory_bytes"`
+	ForwardMs  float64 `json:"forward_ms"`
+	BackwardMs float64 `json:"backward_ms"`
+	// MemoryBytes is what must fit; it is never less than what the rank takes.
+	MemoryBytes       int64 `json:"memory_bytes"`
+	UsableMemoryBytes int64 `json:"usable_memory_bytes"`
+	// PeakMemoryBytes is what the worker is expected to report; 0 if the profile does
+	// not say enough.
+	PeakMemoryBytes int64 `json:"peak_memory_bytes,omitempty"`
 }
 
 // PlanPrediction is what the whole iteration costs.

@@ -12,8 +12,8 @@ func samplePlan() Plan {
 	return Plan{
 		Version: 1, Strategy: StrategyCephalo, Profile: "sha256:ab", GlobalBatch: 5, Shares: RaggedShares,
 		Ranks: []RankPlan{
-			{Rank: 0, Device: "GPU-0", Batch: 5, MicroBatches: []int{3, 2}, StatePPM: 1_000_000, Activations: Keep, Predicted: RankPrediction{1.5, 3, 900, 1000}},
-			{Rank: 1, Device: "GPU-1", Activations: Recompute, Predicted: RankPrediction{0, 0, 10, 1000}},
+			{Rank: 0, Device: "GPU-0", Batch: 5, MicroBatches: []int{3, 2}, StatePPM: 1_000_000, Activations: Keep, Predicted: RankPrediction{1.5, 3, 900, 1000, 700}},
+			{Rank: 1, Device: "GPU-1", Activations: Recompute, Predicted: RankPrediction{0, 0, 10, 1000, 0}},
 		},
 		Predicted:    PlanPrediction{4.5, 1111.111111, "compute: <0>"},
 		Alternatives: []Alternative{{StrategyEven, 0, "does not fit"}},

@@ -43,6 +43,12 @@ type Problem struct {
 	// StateBytesPerParameter is what a trainable parameter keeps for the whole
 	// run: itself, its gradient and the optimizer's state (16 with fp32 Adam).
 	StateBytesPerParameter float64
+	// GradientBytesPerParameter is what of that is the gradient, which is not there
+	// before the unit was reduced; 0 if it is not known.
+	GradientBytesPerParameter float64
+	// StepBytesPerParameter is what the optimizer's step takes for a moment beside the
+	// state, when nothing is computed.
+	StepBytesPerParameter float64
 	// FrozenBytesPerParameter is what a frozen parameter keeps; 0 means 4.
 	FrozenBytesPerParameter float64
 	// FixedMs is the part of an iteration that depends on no batch and
@@ -100,6 +106,8 @@ type Device struct {
 	UsableMemoryBytes int64
 	// ReservedBytes is what the context, the libraries and the collectives take.
 	ReservedBytes int64
+	// OutsideBytes is what of ReservedBytes a worker does not count in its peak.
+	OutsideBytes int64
 	// HostMemoryBytes bounds what Offload puts into host memory; 0 means no bound.
 	HostMemoryBytes int64
 	// Costs of ONE unit, by class; every class of the problem must be there.
@@ -114,6 +122,11 @@ type ClassCost struct {
 	// MemoryBytes is the peak of computing one microbatch, the gathered unit
 	// included. A point at 0 states what a rank without samples needs.
 	MemoryBytes Cost
+	// FirstMemoryBytes is the same for the first microbatch, which finds no gradients
+	// to add its own to; empty if it is not known.
+	FirstMemoryBytes Cost
+	// LastUnitBytes is what MemoryBytes has for the last unit of the class alone.
+	LastUnitBytes float64
 	// KeptBytesPerSample is what one unit keeps per sample of the local batch
 	// between forward and backward; a policy that is missing keeps nothing.
 	KeptBytesPerSample map[Policy]float64

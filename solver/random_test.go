@@ -38,11 +38,13 @@ func randomProblem(r *rand.Rand) Problem {
 			p.Collectives[u.Class] = Collective{r.Float64() * 10, r.Float64() * 10}
 		}
 	}
+	p.StepBytesPerParameter = []float64{0, 0, 4, 24}[p.Units[0].Parameters/5%4]
 	state := p.allStateBytes()
 	tight := []float64{0.8, 1.3, 2, 4, 20}[r.IntN(5)]
 	var kinds []Device
 	for range 1 + r.IntN(devices) {
 		d := Device{Name: fmt.Sprintf("k%d", len(kinds)), ReservedBytes: int64(r.IntN(3000)), Costs: map[string]ClassCost{}}
+		d.OutsideBytes = d.ReservedBytes / 3
 		d.UsableMemoryBytes = d.ReservedBytes + int64(state*tight*(0.2+r.Float64()*1.3)/float64(devices))
 		if r.IntN(6) == 0 {
 			d.HostMemoryBytes = int64(1 + r.IntN(20000))

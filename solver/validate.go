@@ -94,6 +94,7 @@ func (p Problem) validateDevices(f *faults) {
 		}
 		f.bytes(at+".usable_memory_bytes", d.UsableMemoryBytes)
 		f.bytes(at+".reserved_bytes", d.ReservedBytes)
+		f.number(at+".outside_bytes", float64(d.OutsideBytes), float64(d.ReservedBytes))
 		f.bytes(at+".host_memory_bytes", d.HostMemoryBytes)
 		for _, u := range p.Units {
 			c, ok := d.Costs[u.Class]
@@ -110,6 +111,8 @@ func (c ClassCost) validate(at string, f *faults) {
 	f.cost(at+".forward_ms", c.ForwardMs, maxTimeMs)
 	f.cost(at+".backward_ms", c.BackwardMs, maxTimeMs)
 	f.cost(at+".memory_bytes", c.MemoryBytes, maxBytes)
+	f.cost(at+".first_memory_bytes", c.FirstMemoryBytes, maxBytes)
+	f.number(at+".last_unit_bytes", c.LastUnitBytes, maxBytes)
 	for _, policy := range sortedKeys(c.KeptBytesPerSample) {
 		f.number(at+".kept_bytes_per_sample."+string(policy), c.KeptBytesPerSample[policy], maxBytes)
 	}

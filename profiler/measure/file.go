@@ -20,8 +20,9 @@ type Measurement struct {
 	Model profiler.Model
 
 	// ReservedBytes is what the rank holds apart from units: the CUDA context,
-	// communication buffers.
+	// communication buffers. OutsideBytes of them no tensor can have.
 	ReservedBytes        int64
+	OutsideBytes         int64
 	FixedMs              float64
 	RaggedFactor         float64
 	MicrobatchOverheadMs profiler.Overhead
@@ -48,6 +49,8 @@ type Points struct {
 	ForwardMs          [][2]float64
 	BackwardMs         [][2]float64
 	MemoryBytes        [][2]float64
+	FirstMemoryBytes   [][2]float64 // empty when not said
+	LastUnitBytes      int64
 	KeptBytesPerSample map[string]float64
 	OffloadMsPerSample float64
 }
@@ -84,6 +87,7 @@ func Parse(source string, data []byte) (Measurement, error) {
 		Rank:          int(root.Whole("rank", true)),
 		Torch:         root.Text("torch", false),
 		ReservedBytes: root.Whole("reserved_bytes", true),
+		OutsideBytes:  root.Whole("outside_bytes", false),
 		FixedMs:       root.Number("fixed_ms", false),
 		RaggedFactor:  1,
 		Costs:         map[string]Points{},
@@ -166,8 +170,11 @@ func readModel(o *profiler.Fields) profiler.Model {
 		Parameters:             o.Whole("parameters", true),
 		TrainableParameters:    o.Whole("trainable_parameters", false),
 		StateBytesPerParameter: o.Number("state_bytes_per_parameter", true),
-		Optimizer:              o.Text("optimizer", false),
-		DType:                  o.Text("dtype", false),
+
+		GradientBytesPerParameter: o.Number("gradient_bytes_per_parameter", false),
+		StepBytesPerParameter:     o.Number("step_bytes_per_parameter", false),
+		Optimizer:                 o.Text("optimizer", false),
+		DType:                     o.Text("dtype", false),
 	}
 }
 
@@ -194,6 +201,10 @@ func readPoints(o *profiler.Fields) Points {
 	p.ForwardMs = readPairs(o, "forward_ms")
 	p.BackwardMs = readPairs(o, "backward_ms")
 	p.MemoryBytes = readPairs(o, "memory_bytes")
+	if o.Has("first_memory_bytes") {
+		p.FirstMemoryBytes = readPairs(o, "first_memory_bytes")
+	}
+	p.LastUnitBytes = o.Whole("last_unit_bytes", false)
 	p.KeptBytesPerSample = o.Numbers("kept_bytes_per_sample", false)
 	p.OffloadMsPerSample = o.Number("offload_ms_per_sample", false)
 	return p

@@ -132,7 +132,7 @@ func mergeDevice(d profiler.Device, m Measurement, problems *profiler.ProblemLis
 		Rank: m.Rank, Node: d.Node, Kind: d.Kind, Name: firstText(d.Name, m.Device.Name), UUID: firstText(d.UUID, m.Device.UUID),
 		BF16:          m.Device.BF16,
 		MemoryBytes:   firstKnown(d.MemoryBytes, m.Device.TotalBytes),
-		ReservedBytes: m.ReservedBytes, HostMemoryBytes: m.Device.HostBytes,
+		ReservedBytes: m.ReservedBytes, OutsideBytes: m.OutsideBytes, HostMemoryBytes: m.Device.HostBytes,
 		Costs: map[string]profiler.UnitCosts{},
 	}
 	out.UsableMemoryBytes = min(firstKnown(d.UsableMemoryBytes, m.Device.UsableBytes, out.MemoryBytes), out.MemoryBytes)
@@ -150,13 +150,19 @@ func mergeDevice(d profiler.Device, m Measurement, problems *profiler.ProblemLis
 			}
 			return c
 		}
-		out.Costs[u.Class] = profiler.UnitCosts{
+		costs := profiler.UnitCosts{
 			ForwardMs:          fit("forward_ms", points.ForwardMs),
 			BackwardMs:         fit("backward_ms", points.BackwardMs),
 			MemoryBytes:        fit("memory_bytes", points.MemoryBytes),
+			LastUnitBytes:      points.LastUnitBytes,
 			KeptBytesPerSample: points.KeptBytesPerSample,
 			OffloadMsPerSample: points.OffloadMsPerSample,
 		}
+		if len(points.FirstMemoryBytes) > 0 {
+			first := fit("first_memory_bytes", points.FirstMemoryBytes)
+			costs.FirstMemoryBytes = &first
+		}
+		out.Costs[u.Class] = costs
 	}
 	return out
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from .comm import Handle, ReduceHandle
+from .engine import REDUCTIONS_IN_FLIGHT
 from .flat import FlatBuffer
 from .layout import PPM, build_layout
 from .timing import Stopwatch, Together
@@ -18,6 +20,9 @@ FEWEST_RUNS = 5
 ENOUGH_MS = 400.0
 """Of measuring one unit: short collectives are repeated until their median is steady."""
 MOST_RUNS = 40
+ROUNDS = 4
+"""Units of a class whose collectives follow each other in a run, if it has so many: the copies of
+one go on beside the transport of the next."""
 UNEVEN = (12, 1, 1, 2)
 """Weights of the strongly uneven shares that are compared with even ones, over and over: plans for
 a tight fit give one rank up to nine tenths."""
@@ -55,23 +60,24 @@ def uneven_shares(world_size: int) -> list[int]:
 
 
 def measure_collectives(
-    unit: Unit, state_ppm: Sequence[int], stopwatch: Stopwatch, together: Together
+    unit: Unit, count: int, state_ppm: Sequence[int], stopwatch: Stopwatch, together: Together
 ) -> CollectiveTimes:
-    """Median times with these shares, on buffers of their own: cast, collective and copies.
-    Collective; the slowest rank's time counts on each."""
+    """Median times of one of ``count`` such units with these shares, on buffers of their own: cast,
+    collective and copies. Collective; the slowest rank's time counts on each."""
     gathers, reduces = issues_of(unit, state_ppm)
     if not gathers:
         return CollectiveTimes(0.0, 0.0)
+    rounds = min(ROUNDS, count)
     runs: list[list[float]] = []
     while len(runs) <= FEWEST_RUNS or (
         len(runs) <= MOST_RUNS and sum(map(sum, runs[1:])) < ENOUGH_MS
     ):
         together.barrier()
-        gather = stopwatch.wall_ms(lambda: carry(gathers))
+        gather = stopwatch.wall_ms(lambda: carry(gathers, (), rounds))
         together.barrier()
-        both = stopwatch.wall_ms(lambda: carry([*gathers, *reduces]))
+        both = stopwatch.wall_ms(lambda: carry(gathers, reduces, rounds))
         runs.append(together.largest(gather, both))
-    gather, both = (statistics.median(r[i] for r in runs[1:]) for i in range(2))
+    gather, both = (statistics.median(r[i] for r in runs[1:]) / rounds for i in range(2))
     return CollectiveTimes(gather, max(0.0, both - gather))
 
 
@@ -82,11 +88,27 @@ def issues_of(unit: Unit, state_ppm: Sequence[int]) -> tuple[list[_Gather], list
     return gathers, [_Reduce(b, state_ppm) for b in buffers if b.trainable]
 
 
-def carry(issues: Sequence[_Gather | _Reduce], beside: Callable[[], object] | None = None) -> None:
-    """All of the collectives under way together, and what runs beside them."""
-    handles = [issue() for issue in issues]
-    if beside is not None:
+def carry(
+    gathers: Sequence[_Gather],
+    reduces: Sequence[_Reduce],
+    rounds: int = 1,
+    beside: Callable[[], object] = lambda: None,
+) -> None:
+    """The collectives of so many units as the engine has them under way: a gather is waited for
+    before the next begins, reductions as late as it does. ``beside`` runs beside each gather."""
+    reducing: deque[list[ReduceHandle]] = deque()
+    for _ in range(rounds):
+        gathering = [issue() for issue in gathers]
+        if len(reducing) == REDUCTIONS_IN_FLIGHT:
+            _wait_for(reducing.popleft())
+        reducing.append([issue() for issue in reduces])
         beside()
+        _wait_for(gathering)
+    for handles in reducing:
+        _wait_for(handles)
+
+
+def _wait_for(handles: Sequence[Handle | ReduceHandle]) -> None:
     for handle in handles:
         handle.wait()
 

@@ -114,6 +114,7 @@ class Comm:
 
     def _gloo_reduce(self, full, sizes, out_dtype) -> ReduceHandle:
         lanes = LANES if full.numel() * full.element_size() >= LANES * LANE_BYTES else 1
+        device = full.device
         cuts = [[size * lane // lanes for lane in range(lanes + 1)] for size in sizes]
         ranges = full.split(list(sizes))
         own = cuts[self.rank]
@@ -134,7 +135,7 @@ class Comm:
             parts.append((work, sent, received.view(self.world_size, mine)))
 
         def finish() -> torch.Tensor:
-            total = torch.empty(sizes[self.rank], dtype=out_dtype, device=full.device)
+            total = torch.empty(sizes[self.rank], dtype=out_dtype, device=device)
             for (work, _, received), segment in zip(parts, _segments(total, own)):
                 work.wait()
                 segment.copy_(received[0])

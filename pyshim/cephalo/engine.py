@@ -193,6 +193,7 @@ class Engine:
         call = LayeredCall(
             run=run,
             around=lambda phase: self._gathered(unit, phase),
+            after_backward=unit.add_up_gradients,
             leaves=leaves,
             spec=spec,
             cut=cut,

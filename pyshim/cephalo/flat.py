@@ -244,6 +244,10 @@ class FlatBuffer:
         """What the gradients take that were not reduced yet."""
         return self._gradients.nbytes
 
+    def add_up_gradients(self) -> None:
+        """Add up the gradients of a microbatch whose backward is over."""
+        self._gradients.add_up()
+
     def start_reduce(self, factor: float) -> ReduceHandle:
         """Sum the gradients times ``factor`` over the ranks; parameters without one count as zeros.
         Returns the handle; its result is this rank's range in the accumulation dtype."""

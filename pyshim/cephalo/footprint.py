@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from .capture import UnitClass
 from .engine import REDUCTIONS_IN_FLIGHT, Engine
@@ -45,39 +46,69 @@ def reducing_bytes(unit: Unit) -> int:
     return total
 
 
-def static_bytes(order: list[Unit], made: UnitClass) -> int:
-    """Most bytes that the units hold around the compute of one of the class, apart from the root's
-    and held ones: the unit itself, its gradients, the neighbour's gather, reductions under way.
-    ``order`` is that of the units' calls in a forward, without the root."""
+@dataclass(frozen=True)
+class Static:
+    """Bytes that the units hold around the compute of one of a class, apart from the root's and
+    held ones: the unit itself, its gradients, the neighbour's gather, reductions under way."""
+
+    most: int
+    """Of the unit around which most is held."""
+    first: int
+    """Of the first unit in forward order, the last of the backward."""
+    issuing: int
+    """Most bytes held after the compute, while a unit's reduction is issued."""
+
+
+def static_of(order: list[Unit], made: UnitClass, held: int, late: int) -> Static:
+    """``order`` is that of the units' calls in a forward, without the root. Of what the class has,
+    ``held`` bytes are counted elsewhere; ``late`` ones are gradients that come with its compute."""
     if made.root and order:
         # The root has no neighbour: the first unit is gathered beside the start of its forward, the
         # last one is there until its backward.
-        return max(gathered_bytes(order[0]), gathered_bytes(order[-1]))
-    most = 0
-    for unit in made.units:
-        if unit not in order:
-            most = max(most, gathered_bytes(unit) + gradient_bytes(unit))
-            continue
-        at = order.index(unit)
-        following = [gathered_bytes(u) for u in order[at + 1 : at + 2]]
-        previous = [gathered_bytes(u) for u in order[max(0, at - 1) : at]]
-        reducing = [reducing_bytes(u) for u in order[at + 1 : at + 1 + REDUCTIONS_IN_FLIGHT]]
-        forward = gathered_bytes(unit) + sum(following)
-        backward = gathered_bytes(unit) + gradient_bytes(unit) + sum(previous) + sum(reducing)
-        most = max(most, forward, backward)
-    return most
+        around = max(gathered_bytes(order[0]), gathered_bytes(order[-1])) + late
+        return Static(around, around, issuing_bytes(made.units[0]) - held)
+    ordered = sorted(made.units, key=lambda u: order.index(u) if u in order else len(order))
+    around = [_around(order, unit) for unit in ordered]
+    issuing = [_issuing(order, unit) for unit in ordered]
+    return Static(max(around) + late, around[0] + late, max(issuing) - held)
 
 
-def held_bytes(engine: Engine, classes: list[UnitClass]) -> int:
-    """What is gathered, with gradients, from the start of a forward to the end of the backward: a
-    root around other units, and units that run whole and cannot know when their backward is over
-    (groups of modules, and units whose arguments want no gradient)."""
-    return sum(
-        gathered_bytes(u) + gradient_bytes(u)
+def _around(order: list[Unit], unit: Unit) -> int:
+    if unit not in order:
+        return gathered_bytes(unit) + gradient_bytes(unit)
+    at = order.index(unit)
+    following = [gathered_bytes(u) for u in order[at + 1 : at + 2]]
+    previous = [gathered_bytes(u) for u in order[max(0, at - 1) : at]]
+    reducing = [reducing_bytes(u) for u in order[at + 1 : at + 1 + REDUCTIONS_IN_FLIGHT]]
+    forward = gathered_bytes(unit) + sum(following)
+    backward = gathered_bytes(unit) + gradient_bytes(unit) + sum(previous) + sum(reducing)
+    return max(forward, backward)
+
+
+def _issuing(order: list[Unit], unit: Unit) -> int:
+    """The unit is freed, and all but one of the reductions before it have ended."""
+    if unit not in order:
+        return issuing_bytes(unit)
+    at = order.index(unit)
+    previous = [gathered_bytes(u) for u in order[max(0, at - 1) : at]]
+    reducing = [reducing_bytes(u) for u in order[at + 1 : at + REDUCTIONS_IN_FLIGHT]]
+    return issuing_bytes(unit) + sum(previous) + sum(reducing)
+
+
+def issuing_bytes(unit: Unit) -> int:
+    """Gradients that become a reduction under way: Gloo's parts of them are copied out."""
+    return gradient_bytes(unit) + reducing_bytes(unit)
+
+
+def held_bytes(engine: Engine, classes: list[UnitClass]) -> dict[str, int]:
+    """By class, what is gathered, with gradients, from the start of a forward to the end of the
+    backward: a root around other units, and units that run whole and cannot know when their
+    backward is over (groups of modules, and units whose arguments want no gradient)."""
+    return {
+        made.name: sum(gathered_bytes(u) + gradient_bytes(u) for u in made.units)
         for made in classes
         if is_held(engine, made)
-        for u in made.units
-    )
+    }
 
 
 def is_held(engine: Engine, made: UnitClass) -> bool:

@@ -18,6 +18,7 @@ class FlatGradients:
 
     Gradients are kept as they arrive and added up together, once per microbatch as a rule: on a GPU
     one kernel for all, where one for each parameter takes the host longer than the unit computes.
+    Whoever runs microbatches calls ``add_up`` after each, so that no more than one is there twice.
     """
 
     def __init__(
@@ -43,11 +44,11 @@ class FlatGradients:
                 f"parameter {self._names[index]} has a sparse gradient, which is not supported"
             )
         if index in self._arrived:
-            self._add_up()
+            self.add_up()
         self._arrived[index] = grad.detach() if grad.requires_grad else grad
         self._bytes += grad.nbytes
         if self._bytes > AT_ONCE_BYTES:
-            self._add_up()
+            self.add_up()
 
     def __bool__(self) -> bool:
         return self._sum is not None or bool(self._arrived)
@@ -61,7 +62,10 @@ class FlatGradients:
         """What they take now."""
         return self._bytes + (0 if self._sum is None else self._sum.nbytes)
 
-    def _add_up(self) -> None:
+    def add_up(self) -> None:
+        """Put what has arrived into the sum."""
+        if not self._arrived:
+            return
         arrived, self._arrived, self._bytes = self._arrived, {}, 0
         if self._sum is None:
             self._sum = torch.empty(self._layout.numel, dtype=self.dtype, device=self._device)
@@ -78,8 +82,8 @@ class FlatGradients:
     def total(self, factor: float) -> torch.Tensor:
         """The sum times ``factor``, shape (numel,); parameters without a gradient are zeros.
         Everything is forgotten."""
-        if self._arrived and factor != 0.0:
-            self._add_up()
+        if factor != 0.0:
+            self.add_up()
         total, summed = self._sum, self._summed
         self.drop()
         if total is None or factor == 0.0:

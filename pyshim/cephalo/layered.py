@@ -23,13 +23,15 @@ class LayeredCall:
 
     ``run`` runs the module on one microbatch with the parameters gathered. ``around`` is called
     with "forward" or "backward" and gives a context in which they are; its exit frees them and,
-    after the backward, starts the reduction.
+    after the backward, starts the reduction. ``after_backward`` is called when that of a microbatch
+    is over.
     """
 
     def __init__(
         self,
         run: Callable[..., Any],
         around: Callable[[str], Any],
+        after_backward: Callable[[], None],
         leaves: Sequence[Any],
         spec: Any,
         cut: Sequence[bool],
@@ -38,7 +40,7 @@ class LayeredCall:
         keep: bool,
         offloader: Offloader | None = None,
     ):
-        self._run, self._around = run, around
+        self._run, self._around, self._after_backward = run, around, after_backward
         self._leaves, self._spec, self._cut = list(leaves), spec, list(cut)
         self._bounds, self._device, self._keep = list(bounds), device, keep
         self._tensor_at = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
@@ -127,6 +129,7 @@ class LayeredCall:
                     compat.backward([w[0] for w in wanted], [w[1] for w in wanted])
                 del leaves, outputs, wanted
                 self._collect(totals, pieces, start, end)
+                self._after_backward()
         self._autocast.forget_casts()
         if not self._keep:
             now.restore()

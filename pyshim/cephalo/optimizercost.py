@@ -15,6 +15,7 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from . import compat
+from .memory import Meter
 from .oom import out_of_memory
 from .timing import Stopwatch, Together
 
@@ -28,11 +29,15 @@ UNKNOWN_STATE_BYTES = 16.0
 
 @dataclass(frozen=True)
 class OptimizerCost:
-    """``state_bytes`` per parameter: the parameter, its gradient and the optimizer's state."""
+    """``state_bytes`` per parameter: the parameter, its gradient and the optimizer's state;
+    ``gradient_bytes`` are those of the gradient. ``step_bytes`` per parameter of a rank are what a
+    step takes beside them for a moment."""
 
     name: str
     state_bytes: float
+    gradient_bytes: float
     step_ms: float
+    step_bytes: float
 
 
 def find_optimizers(parameters: Sequence[nn.Parameter]) -> list[Optimizer]:
@@ -75,9 +80,12 @@ def state_bytes(original: Optimizer, dtype: torch.dtype, device: torch.device) -
     return (tiny.nbytes + tiny.grad.nbytes + sum(x.nbytes for x in state)) / tiny.numel()
 
 
-def step_ms(original: Optimizer, stopwatch: Stopwatch, together: Together) -> float:
-    """Median time of a step of a clone on copies of the real parameters: the slowest rank's.
-    Collective. 0 if a clone cannot make a step, or the copies do not fit into memory."""
+def step_cost(
+    original: Optimizer, device: torch.device, stopwatch: Stopwatch, together: Together
+) -> tuple[float, float]:
+    """Median milliseconds of a step of a clone on copies of the real parameters, and the bytes per
+    parameter that it takes for a moment: the slowest rank's, and the greediest's. Collective. 0 if
+    a clone cannot make a step, or the copies do not fit into memory."""
     clone = _attempt(
         lambda: clone_optimizer(
             original, [[_copy(p) for p in group["params"]] for group in original.param_groups]
@@ -93,8 +101,14 @@ def step_ms(original: Optimizer, stopwatch: Stopwatch, together: Together) -> fl
     for _ in range(RUNS + 1):
         together.barrier()
         times.append(stopwatch.wall_ms(step))
-    mine = statistics.median(times[1:]) if clone is not None else 0.0
-    return together.largest(mine)[0]
+    with Meter(device) as meter:
+        step()
+    if clone is None:
+        return tuple(together.largest(0.0, 0.0))
+    rows = [compat.rows_of_any(p) for group in clone.param_groups for p in group["params"]]
+    own = sum(r.numel() for r in rows)
+    taken = meter.peak_bytes / own if own else 0.0
+    return tuple(together.largest(statistics.median(times[1:]), taken))
 
 
 def _stepped(optimizer: Optimizer) -> Optimizer:
@@ -132,19 +146,23 @@ def measure_optimizers(
     found = find_optimizers(parameters)
     name = "+".join(dict.fromkeys(type(o).__name__ for o in found)) or "unknown"
     bytes_of = [_state_bytes(o, device) for o in found]
-    heaviest = max(bytes_of, default=UNKNOWN_STATE_BYTES)
+    heaviest = max(bytes_of, default=(UNKNOWN_STATE_BYTES, 4.0))
     if not found:
         wanted = [p for p in parameters if p.requires_grad]
         found = [AdamW(wanted)] if wanted else []
-    total = sum(step_ms(optimizer, stopwatch, together) for optimizer in found)
-    return OptimizerCost(name, heaviest, total)
+    costs = [step_cost(optimizer, device, stopwatch, together) for optimizer in found]
+    step_bytes = max((taken for _, taken in costs), default=0.0)
+    return OptimizerCost(name, *heaviest, sum(ms for ms, _ in costs), step_bytes)
 
 
-def _state_bytes(original: Optimizer, device: torch.device) -> float:
-    """state_bytes, or what Adam keeps if a clone of the optimizer cannot make a step."""
+def _state_bytes(original: Optimizer, device: torch.device) -> tuple[float, float]:
+    """state_bytes, or what Adam keeps if a clone of the optimizer cannot make a step; and what of
+    that is the gradient."""
     dtypes = [
         compat.rows_of_any(p).dtype for group in original.param_groups for p in group["params"]
     ]
     dtype = max(dtypes, key=lambda d: d.itemsize)
     counted = _attempt(lambda: state_bytes(original, dtype, device))
-    return UNKNOWN_STATE_BYTES / 4 * dtype.itemsize if counted is None else counted
+    if counted is None:
+        counted = UNKNOWN_STATE_BYTES / 4 * dtype.itemsize
+    return counted, float(dtype.itemsize)

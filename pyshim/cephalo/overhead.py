@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .capture import Example, UnitClass
+from .capture import UnitClass
 from .oom import out_of_memory
 from .timing import Laps, Once, repeat
 from .unitcost import POINT_S, Bench, Points, layered_run
@@ -30,7 +30,7 @@ def measure_overhead(
     made.example.gather()
     both, took = None, 0.0
     try:
-        both = _both(bench, made.calls[0], size)
+        both = _both(bench, made, size)
         took = sum(bench.stopwatch.laps(both))
     except Exception as err:
         if not out_of_memory(err):
@@ -42,9 +42,9 @@ def measure_overhead(
     return _overhead(laps)
 
 
-def _both(bench: Bench, example: Example, size: int) -> Once:
-    one = layered_run(bench, example, [size])
-    many = layered_run(bench, example, [size] * MICROBATCHES)
+def _both(bench: Bench, made: UnitClass, size: int) -> Once:
+    one = layered_run(bench, made, [size])
+    many = layered_run(bench, made, [size] * MICROBATCHES)
 
     def run(mark: Callable[[], None]) -> None:
         one(mark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from .capture import UnitClass
-from .collectivecost import CollectiveTimes, carry, even_shares, issues_of
+from .collectivecost import ROUNDS, CollectiveTimes, carry, even_shares, issues_of
 from .oom import out_of_memory
 from .timing import Once
 from .unit import Unit
@@ -43,7 +43,7 @@ def measure_overlap(
 def _loss(bench: Bench, made: UnitClass, points: Points, link_ms: float) -> float:
     world = bench.engine.runtime.comm.world_size
     gathers, reductions = issues_of(made.units[0], even_shares(world))
-    issues = [*gathers, *reductions]
+    rounds = min(ROUNDS, len(made.units))
     sizes = _sizes(points, link_ms)
     once: Once | None = None
     fits = True
@@ -52,7 +52,7 @@ def _loss(bench: Bench, made: UnitClass, points: Points, link_ms: float) -> floa
         nonlocal once, fits
         try:
             if fits:
-                once = once or layered_run(bench, made.calls[0], sizes)
+                once = once or layered_run(bench, made, sizes)
                 once(lambda: None)
         except Exception as err:
             if not out_of_memory(err):
@@ -60,7 +60,16 @@ def _loss(bench: Bench, made: UnitClass, points: Points, link_ms: float) -> floa
             once, fits = None, False  # the others' times are enough
 
     made.example.gather()
-    ways = (computing, lambda: carry(issues), lambda: carry(issues, computing))
+
+    def computing_all() -> None:
+        for _ in range(rounds):
+            computing()
+
+    ways = (
+        computing_all,
+        lambda: carry(gathers, reductions, rounds),
+        lambda: carry(gathers, reductions, rounds, computing),
+    )
     runs = []
     for _ in range(RUNS):
         times = []

@@ -27,7 +27,7 @@ from .devicefacts import allocator_slack_bytes, device_facts, overhead_bytes, ro
 from .devices import DeviceEntry
 from .engine import Engine
 from .events import Events
-from .footprint import held_bytes, is_held, static_bytes
+from .footprint import Static, held_bytes, is_held, static_of
 from .measurefile import write_measurement
 from .oom import release
 from .optimizercost import OptimizerCost, measure_optimizers
@@ -99,7 +99,7 @@ class Profiler:
             self._stopwatch,
             self._together,
             self._progress,
-            None if room is None else max(0, room - held),
+            None if room is None else max(0, room - sum(held.values())),
         )
         most = self._most(batch)
         points: dict[str, Points] = {}
@@ -117,11 +117,9 @@ class Profiler:
         optimizer = measure_optimizers(parameters, device, self._stopwatch, self._together)
         control_ms = self._control_ms()
         runtime.clock.take()
-        late = {
-            c.name: points[c.name].late_gradient_bytes
-            for c in classes
-            if c.root and is_held(engine, c)
-        }
+        late = {name: points[name].late_gradient_bytes for name in held}
+        held = {name: size - late[name] for name, size in held.items()}
+        outside = self._outside(engine, points)
         document = {
             "rank": runtime.comm.rank,
             "device": device_facts(self._entry, device),
@@ -129,11 +127,12 @@ class Profiler:
             "script": self._script(batch),
             "model": _model(engine, optimizer),
             "units": [_unit(engine, made, overlap.get(made.name, 0.0)) for made in classes],
-            "reserved_bytes": self._reserved(engine, held - sum(late.values()), points),
+            "reserved_bytes": sum(held.values()) + outside,
+            "outside_bytes": outside,
             "fixed_ms": optimizer.step_ms + control_ms,
             "ragged_factor": ragged,
             "microbatch_overhead_ms": {"forward": overhead[0], "backward": overhead[1]},
-            "costs": _costs(classes, points, order, late),
+            "costs": _costs(classes, points, order, held, late),
             "collectives": {
                 made.name: _collective(made, collectives[made.name], order) for made in classes
             },
@@ -160,14 +159,18 @@ class Profiler:
         for made in classes:
             self._progress(f"{made.name} collectives")
             times[made.name] = measure_collectives(
-                made.units[0], even_shares(world), self._stopwatch, self._together
+                made.units[0], len(made.units), even_shares(world), self._stopwatch, self._together
             )
         heaviest = max(classes, key=lambda c: times[c.name].total_ms)
         even = times[heaviest.name].total_ms
         if world == 1 or even <= 0:
             return times, 1.0
         uneven = measure_collectives(
-            heaviest.units[0], uneven_shares(world), self._stopwatch, self._together
+            heaviest.units[0],
+            len(heaviest.units),
+            uneven_shares(world),
+            self._stopwatch,
+            self._together,
         )
         return times, max(1.0, uneven.total_ms / even)
 
@@ -191,15 +194,15 @@ class Profiler:
             "samples": loader.samples,
         }
 
-    def _reserved(self, engine: Engine, held: int, points: dict[str, Points]) -> int:
-        """Bytes that are taken whatever the batch: what is gathered all through a step, what the
-        process takes beside tensors, and how far allocations outgrow the tensors in them."""
+    def _outside(self, engine: Engine, points: dict[str, Points]) -> int:
+        """Bytes that no tensor of the run can have: what the process takes beside tensors, and how
+        far allocations outgrow the tensors in them."""
         extra = max(p.extra_bytes for p in points.values())
         if self._runtime.device.type == "cuda":
             # After everything: kernels and buffers of collectives are loaded when first used.
             self._overhead_bytes = self._overhead(engine)
             extra = max(extra, allocator_slack_bytes(self._entry, self._runtime.device))
-        return held + extra + self._overhead_bytes
+        return extra + self._overhead_bytes
 
     def _overhead(self, engine: Engine) -> int:
         shards = sum(b.shard.nbytes for u in engine.units for b in u.buffers)
@@ -232,6 +235,8 @@ def _model(engine: Engine, optimizer: OptimizerCost) -> dict[str, Any]:
         "parameters": sum(parameters_of(u) for u in units),
         "trainable_parameters": sum(parameters_of(u, trainable=True) for u in units),
         "state_bytes_per_parameter": optimizer.state_bytes,
+        "gradient_bytes_per_parameter": optimizer.gradient_bytes,
+        "step_bytes_per_parameter": optimizer.step_bytes,
         "optimizer": optimizer.name,
         "dtype": weights.most_common(1)[0][0] if weights else "float32",
     }
@@ -261,7 +266,11 @@ def _collective(made: UnitClass, times: CollectiveTimes, order: list[Unit]) -> d
 
 
 def _costs(
-    classes: list[UnitClass], points: dict[str, Points], order: list[Unit], late: dict[str, int]
+    classes: list[UnitClass],
+    points: dict[str, Points],
+    order: list[Unit],
+    held: dict[str, int],
+    late: dict[str, int],
 ) -> dict[str, Any]:
     """The costs by class. Between two units the gradients of the local batch are passed on: of one
     unit's results, and of its arguments. They are there once, whatever the number of units, so they
@@ -275,7 +284,7 @@ def _costs(
     costs = {}
     for made in classes:
         own = points[made.name]
-        static = static_bytes(order, made) + late.get(made.name, 0)
+        static = static_of(order, made, held.get(made.name, 0), late.get(made.name, 0))
         kept = dict(own.kept_bytes)
         if offloads and made.whole_batch:
             kept["offload"] = kept["recompute"]
@@ -284,13 +293,20 @@ def _costs(
         costs[made.name] = {
             "forward_ms": _pairs(own.forward_ms),
             "backward_ms": _pairs(own.backward_ms),
-            "memory_bytes": _pairs({m: v + static for m, v in own.memory_bytes.items()}),
-            "cold_memory_bytes": _pairs({m: v + static for m, v in own.cold_bytes.items()}),
+            "memory_bytes": _above(static, own.memory_bytes),
+            "cold_memory_bytes": _above(static, own.cold_bytes),
+            "first_memory_bytes": _above(static, own.first_bytes),
+            "last_unit_bytes": static.most - static.first,
             "kept_bytes_per_sample": kept,
         }
         if offloads:
             costs[made.name]["offload_ms_per_sample"] = own.offload_ms or 0.0
     return costs
+
+
+def _above(static: Static, values: dict[int, float]) -> list[list[float]]:
+    """Peaks of compute with what is held around it."""
+    return _pairs({m: max(static.most + v, static.issuing) for m, v in values.items()})
 
 
 def _pairs(values: dict[int, float]) -> list[list[float]]:

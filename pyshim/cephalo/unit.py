@@ -194,6 +194,13 @@ class Unit:
             u.has_gradients for u in self.absorbed
         )
 
+    def add_up_gradients(self) -> None:
+        """Add up the gradients of a microbatch whose backward is over."""
+        for unit in self.absorbed:
+            unit.add_up_gradients()
+        for buffer in self.buffers:
+            buffer.add_up_gradients()
+
     def start_reduce(self, weight: StepWeight) -> None:
         """Issue the reduction of what the microbatches left, times this rank's weight."""
         for unit in self.absorbed:

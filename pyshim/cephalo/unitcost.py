@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,9 @@ class Points:
     """Peak of one forward and backward beyond what is there before, warm."""
     cold_bytes: dict[int, float] = field(default_factory=dict)
     """The same in the first run, with what libraries try out and load."""
+    first_bytes: dict[int, float] = field(default_factory=dict)
+    """The same, warm, of the first microbatch: there are no gradients yet to add its own to. The
+    buffer that it makes for them is not counted."""
     kept_bytes: dict[str, float] = field(default_factory=dict)
     """Per sample, from forward to backward, by policy."""
     offload_ms: float | None = None
@@ -79,8 +82,13 @@ class Bench:
         return Meter(self.device)
 
 
-Trial = Callable[[int], tuple[Once, AbstractContextManager]]
-"""Makes the run of a number of samples, and the context that it needs."""
+@dataclass(frozen=True)
+class Peaks:
+    """Bytes of one point; see Points."""
+
+    warm: int
+    cold: int
+    first: int
 
 
 def growing(most: int) -> Iterator[int]:
@@ -99,7 +107,8 @@ def measure_class(
     """Measure one class; collective. ``most`` is the largest number of samples of interest."""
     points = Points()
     if made.example is None or not made.calls:
-        points.forward_ms = points.backward_ms = points.memory_bytes = {1: 0.0}
+        points.forward_ms = points.backward_ms = {1: 0.0}
+        points.memory_bytes = points.cold_bytes = points.first_bytes = {1: 0.0}
         points.kept_bytes = {"keep": 0.0, "recompute": 0.0}
         return points
     made.example.gather()
@@ -124,7 +133,7 @@ class _Measurement:
         """The run of ``samples`` samples: its laps are forward and backward."""
         raise NotImplementedError
 
-    def add(self, samples: int, laps: Laps, peak: int, cold: int) -> None:
+    def add(self, samples: int, laps: Laps, peaks: Peaks) -> None:
         """Note a point."""
         raise NotImplementedError
 
@@ -135,16 +144,16 @@ class _Measurement:
             bench.progress(f"{self.made.name} m={samples}")
             point_began = time.perf_counter()
             alive = alive and self._fits(samples)
-            once, warm_ms = None, 0.0
+            once, warm_ms, peaks = None, 0.0, None
             if alive:
-                once, warm_ms, peak, cold = self._warm(samples)
+                once, warm_ms, peaks = self._warm(samples)
                 alive = once is not None
             if not alive and points.memory_ends is None:
                 points.memory_ends = samples
             laps = repeat(bench.stopwatch, bench.together, once, warm_ms, POINT_S)
             once = None
             if laps is not None:
-                self.add(samples, laps, peak, cold)
+                self.add(samples, laps, peaks)
                 points.spread = max(points.spread, laps.spread)
             elif alive:
                 alive, points.memory_ends = False, samples
@@ -163,23 +172,28 @@ class _Measurement:
                 f"one sample does not fit: {self.made.name} runs out of memory with a batch of 1"
             )
 
-    def _warm(self, samples: int) -> tuple[Once | None, float, int, int]:
-        """The run, what it takes, and its peak bytes warm and cold; no run if memory ends."""
+    def _warm(self, samples: int) -> tuple[Once | None, float, Peaks | None]:
+        """The run, what it takes, and its peaks; no run if memory ends."""
+        bench, example = self.bench, self.made.example
         try:
             once = self.trial(samples)
-            with self.bench.meter() as cold:
-                self.bench.stopwatch.laps(once)
-            with self.bench.meter() as warm:
-                took = sum(self.bench.stopwatch.laps(once))
+            peaks = []
+            for _ in range(2):
+                example.drop_gradients()
+                with bench.meter() as meter:
+                    bench.stopwatch.laps(once)
+                # Their buffer is made anew, and is counted with the unit.
+                peaks.append(meter.peak_bytes - gradient_bytes(example))
+            cold, first = peaks
+            with bench.meter() as warm:
+                took = sum(bench.stopwatch.laps(once))
             self.points.extra_bytes = max(self.points.extra_bytes, warm.extra_bytes)
-            # The first run makes the gradient buffer too, which is counted with the unit.
-            made = 0 if self.points.forward_ms else gradient_bytes(self.made.example)
-            return once, took, warm.peak_bytes, max(warm.peak_bytes, cold.peak_bytes - made)
+            return once, took, Peaks(warm.peak_bytes, max(first, cold), first)
         except Exception as err:
             if not out_of_memory(err):
                 raise
-        release(self.bench.device)
-        return None, 0.0, 0, 0
+        release(bench.device)
+        return None, 0.0, None
 
     def _fits(self, samples: int) -> bool:
         """False if the points so far say that memory would end."""
@@ -224,16 +238,17 @@ class _Layered(_Measurement):
             self.points.kept_bytes["offload"] = 0.0
 
     def trial(self, samples: int) -> Once:
-        return layered_run(self.bench, self.made.calls[0], [samples])
+        return layered_run(self.bench, self.made, [samples])
 
-    def add(self, samples: int, laps: Laps, peak: int, cold: int) -> None:
+    def add(self, samples: int, laps: Laps, peaks: Peaks) -> None:
         points = self.points
         points.forward_ms[samples] = laps.median(lambda run: run[0])
         points.backward_ms[samples] = max(0.0, laps.median(lambda run: run[1] - run[0]))
         # The gradients of the arguments belong to the local batch, not to the microbatch.
         whole = self.made.calls[0].gradient_bytes_per_sample() * samples
-        points.memory_bytes[samples] = max(0.0, peak - whole)
-        points.cold_bytes[samples] = max(0.0, cold - whole)
+        points.memory_bytes[samples] = max(0.0, peaks.warm - whole)
+        points.cold_bytes[samples] = max(peaks.warm, peaks.cold) - whole
+        points.first_bytes[samples] = peaks.first - whole
 
     def _kept(self, samples: int) -> dict[str, float] | None:
         """Bytes that a forward leaves per sample: its results, which are the next unit's inputs
@@ -241,8 +256,9 @@ class _Layered(_Measurement):
         kept: dict[str, float] = {}
         for policy in ("recompute", "keep"):
             try:
-                call, tensors = layered_call(
-                    self.bench, self.made.calls[0], [samples, samples], policy == "keep"
+                leaves = self.made.calls[0].leaves_of(2 * samples)
+                call, tensors = _layered_call(
+                    self.bench, self.made, leaves, [samples, samples], policy == "keep"
                 )
                 with self.bench.meter() as meter, torch.no_grad():
                     outputs = call.forward(tensors)
@@ -256,19 +272,16 @@ class _Layered(_Measurement):
         return kept
 
 
-def layered_call(
-    bench: Bench, example: Example, sizes: list[int], keep: bool
+def _layered_call(
+    bench: Bench, made: UnitClass, leaves: list[Any], sizes: list[int], keep: bool
 ) -> tuple[LayeredCall, list[torch.Tensor]]:
     """A call of the engine's kind over microbatches of ``sizes``; the unit is gathered already."""
-    leaves = example.leaves_of(sum(sizes))
-    return _layered_call(bench, example, leaves, sizes, keep)
-
-
-def _layered_call(bench, example, leaves, sizes, keep):
+    example = made.calls[0]
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
     call = LayeredCall(
         run=example.run,
         around=lambda phase: nullcontext(),
+        after_backward=made.example.add_up_gradients,
         leaves=leaves,
         spec=example.spec,
         cut=example.cut,
@@ -279,14 +292,14 @@ def _layered_call(bench, example, leaves, sizes, keep):
     return call, [x for x in leaves if isinstance(x, torch.Tensor)]
 
 
-def layered_run(bench: Bench, example: Example, sizes: list[int]) -> Once:
+def layered_run(bench: Bench, made: UnitClass, sizes: list[int]) -> Once:
     """Forward and backward with recomputation over microbatches of ``sizes``."""
-    leaves = example.leaves_of(sum(sizes))
+    leaves = made.calls[0].leaves_of(sum(sizes))
     grads: list[torch.Tensor | None] = []
 
     @torch.no_grad()
     def once(mark: Callable[[], None]) -> None:
-        call, tensors = _layered_call(bench, example, leaves, sizes, keep=False)
+        call, tensors = _layered_call(bench, made, leaves, sizes, keep=False)
         outputs = call.forward(tensors)
         if not grads:
             grads.extend(torch.ones_like(x) if x.is_floating_point() else None for x in outputs)
@@ -310,7 +323,7 @@ class _Whole(_Measurement):
         self._stand_ins = stand_ins
         self._calls: list[tuple[Example, list[Any]]] = []
         self._kept: dict[int, float] = {}
-        self._peaks: dict[int, tuple[float, float]] = {}
+        self._peaks: dict[int, Peaks] = {}
 
     def measure(self, most: int, limit_s: float) -> None:
         with answering(self.bench.engine, self._stand_ins.call), torch.enable_grad():
@@ -322,9 +335,11 @@ class _Whole(_Measurement):
             kept = (self._kept[last] - self._kept[first]) / (last - first)
         kept = max(0.0, kept)
         self.points.kept_bytes = {"keep": kept, "recompute": kept}
-        for size, (peak, cold) in self._peaks.items():
-            self.points.memory_bytes[size] = max(0.0, peak - kept * size)
-            self.points.cold_bytes[size] = max(0.0, cold - kept * size)
+        for size, peaks in self._peaks.items():
+            # There is no second microbatch.
+            self.points.first_bytes[size] = peaks.first - kept * size
+            self.points.memory_bytes[size] = max(0.0, self.points.first_bytes[size])
+            self.points.cold_bytes[size] = peaks.cold - kept * size
         if self.made.root:
             with answering(self.bench.engine, self._stand_ins.call), torch.enable_grad():
                 self.points.late_gradient_bytes = self._late_gradients(first)
@@ -368,11 +383,11 @@ class _Whole(_Measurement):
         args, kwargs = unflatten_call(leaves, call.spec)
         return call.run(*args, **kwargs)
 
-    def add(self, samples: int, laps: Laps, peak: int, cold: int) -> None:
+    def add(self, samples: int, laps: Laps, peaks: Peaks) -> None:
         self.points.forward_ms[samples] = laps.median(lambda run: run[0])
         self.points.backward_ms[samples] = laps.median(lambda run: run[1])
-        self._peaks[samples] = (float(peak), float(cold))
-        self.points.memory_bytes[samples] = float(peak)
+        self._peaks[samples] = peaks
+        self.points.memory_bytes[samples] = float(max(0, peaks.first))
         with self.bench.meter() as meter:
             outputs = [self._run(call, leaves) for call, leaves in self._calls]
             self._kept[samples] = float(meter.live_bytes())

@@ -45,11 +45,14 @@ def test_file_says_what_the_units_are_and_cost(ranks, tmp_path, world):
             ("Normed", 1, normed, True),
             ("Model (root)", 1, root, True),
         ]
+        # Adam's denominators, of one parameter after the other.
+        assert 0 < one["model"].pop("step_bytes_per_parameter") < 8
         assert one["model"] == {
             "name": "Model",
             "parameters": LAYERS * BLOCK_PARAMETERS + normed + root,
             "trainable_parameters": LAYERS * BLOCK_PARAMETERS + normed + root,
             "state_bytes_per_parameter": 16.0,
+            "gradient_bytes_per_parameter": 4.0,
             "optimizer": "AdamW",
             "dtype": "float32",
         }

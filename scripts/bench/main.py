@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -59,6 +60,8 @@ class Machine:
         self.card = 0 if args.cpu else cuts.gpu_memory_bytes()
         self.interrupted = False
         self.profiles: dict[str, Path] = {}
+        self.took: dict[str, float] = {}
+        """Seconds of measuring a model, by its shape."""
 
     def parts(self, suite: Suite) -> list[cuts.Part]:
         """The devices of a suite."""
@@ -89,6 +92,7 @@ class Machine:
             command += [f"--state-dir={self.folder / 'state'}", SCRIPT]
             command += [json.dumps(asdict(shape)), f"--dtype={dtype}"]
             say(f"profile of {shape}")
+            began = time.monotonic()
             with path.open("w") as file:
                 done = subprocess.run(
                     command, stdout=file, stderr=subprocess.PIPE, text=True, timeout=PROFILE_SECONDS
@@ -96,6 +100,7 @@ class Machine:
             if done.returncode:
                 raise Failed(f"profile of {shape}: {done.stderr[-2000:]}")
             self.profiles[key] = path
+            self.took[str(shape)] = time.monotonic() - began
         return self.profiles[key]
 
     def train(self, parts: list[cuts.Part], rows: list[Row]) -> list[dict[str, Any]]:
@@ -199,6 +204,8 @@ def run(machine: Machine, names: list[str]) -> dict[str, list[dict[str, Any]]]:
 def show(document: dict[str, Any]) -> None:
     """Print all tables."""
     print(f"{document['hardware']}; torch {document['torch']}; {document['cephalorun']}")
+    for shape, seconds in document["profile_seconds"].items():
+        print(f"measured {shape} in {seconds:.0f} s")
     for name, results in document["suites"].items():
         print(f"\n### {SUITES[name].title}\n\n{tables.table(results)}")
         if any(r["row"]["predicted"] for r in results):
@@ -247,6 +254,7 @@ def main() -> None:
         "cephalorun": cuts.ask(str(args.cephalorun), "version"),
         "suites": suites,
         "profiles": profiles,
+        "profile_seconds": machine.took,
     }
     if args.json:
         args.json.write_text(json.dumps(document) + "\n")

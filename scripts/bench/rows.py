@@ -36,7 +36,7 @@ class Row:
     details: list[dict[str, Any]] = field(default_factory=list)
     """What else a plan says of each rank: shares by unit class, units that are kept."""
     predicted: dict[str, Any] = field(default_factory=dict)
-    """From the plan: ``iteration_ms``, and ``memory_bytes`` by rank."""
+    """From the plan: ``iteration_ms``, and by rank ``peak_bytes`` and ``usable_memory_bytes``."""
     steps: int = 3
     warm_up: int = 2
 
@@ -84,7 +84,7 @@ def of_plan(plan: dict[str, Any], **fields: Any) -> Row:
     ranks = plan["ranks"]
     predicted = {
         "iteration_ms": plan["predicted"]["iteration_ms"],
-        "memory_bytes": [r["predicted"]["memory_bytes"] for r in ranks],
+        "peak_bytes": [r["predicted"]["peak_memory_bytes"] for r in ranks],
         "usable_memory_bytes": [r["predicted"]["usable_memory_bytes"] for r in ranks],
     }
     return Row(

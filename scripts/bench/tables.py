@@ -77,7 +77,7 @@ def predictions(results: list[Result]) -> str:
             continue
         wanted, got = row.predicted["iteration_ms"], r["step_ms"]
         off.append(abs(got / wanted - 1))
-        memory = [p / w - 1 for p, w in zip(r["peak_bytes"], row.predicted["memory_bytes"])]
+        memory = [p / w - 1 for p, w in zip(r["peak_bytes"], row.predicted["peak_bytes"])]
         full = [p / u for p, u in zip(r["peak_bytes"], row.predicted["usable_memory_bytes"])]
         lines.append(
             [

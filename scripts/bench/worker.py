@@ -266,7 +266,8 @@ def cephalo(bench: Bench, row: Row) -> Trained:
         ):
             unit = state_of(module).unit
             shares = made.plan.shares_of([unit.kind, f"{unit.kind} (root)"])
-            times = measure_collectives(unit, shares, Stopwatch(made.clock), Together(made.control))
+            watch, together = Stopwatch(made.clock), Together(made.control)
+            times = measure_collectives(unit, units, shares, watch, together)
             link_ms += units * (gathers * times.all_gather_ms + times.reduce_scatter_ms)
     return Trained(step, link_ms)
 
