@@ -70,6 +70,9 @@ class Engine:
         self._pending: dict[FlatBuffer, torch.Tensor] = {}
         """Reduced gradients that the script has not been given yet."""
         self._weight: StepWeight | None = None
+        """Of the backward under way."""
+        self._forward_weight: StepWeight | None = None
+        """Of the last training forward."""
         self._anchor = torch.zeros((), requires_grad=True)
         self._place = runtime.clock.place
         self._phase = "forward"
@@ -130,7 +133,7 @@ class Engine:
             batch = local_batch(leaves, counted)
             if not self.signatures:
                 self._sign(run, leaves, spec, batch, cut)
-            weight = self.runtime.weigh(batch, counted)
+            weight = self._forward_weight = self.runtime.weigh(batch, counted)
         self.runtime.in_training_forward = training
         self.in_forward, self._running["forward"] = True, []
         self._calls_left = {}
@@ -224,9 +227,18 @@ class Engine:
         output = run(*args, **kwargs)
         if len(unit.modules) == 1 and self.in_forward and not self._turns(unit):
             unit.free()
+        weight = self._forward_weight
+
+        def begin(grad: torch.Tensor) -> None:
+            if (
+                not self.in_backward
+            ):  # the unit's result is the root's, and the unit hears of it first
+                self._begin_backward(weight)
+            self._begin(unit, "backward")
+
         for tensor in compat.tensors_of(output):
             if tensor.requires_grad:
-                tensor.register_hook(lambda grad: self._begin(unit, "backward"))
+                tensor.register_hook(begin)
         return output
 
     def _whole_done(self, unit: Unit) -> None:

@@ -8,10 +8,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch.nn import functional as F
 
 from cephalo import runtime
 from cephalo.module import state_of
-from training import Case, Model, build, install, own_part, plan_of
+from training import VOCAB, WIDTH, Case, Model, build, install, own_part, plan_of
 
 LAYERS = 3
 
@@ -63,6 +64,36 @@ def test_counts_do_not_depend_on_microbatches(ranks, name, activations):
         wanted = BLOCKS_AND_ROOT["gather"] + looking + not_known_to_be_last
         assert counts[0]["gather"] == wanted
         assert counts[0]["reduce"] == BLOCKS_AND_ROOT["reduce"]
+
+
+class Loss(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(WIDTH, VOCAB, bias=False)
+
+    def forward(self, x, targets):
+        logits = self.head(x)
+        return F.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(1)
+
+
+class EndsWithUnit(Model):
+    """The result of the last unit is the root's."""
+
+    def __init__(self):
+        super().__init__(tied=False)
+        self.head = Loss()
+
+    def forward(self, tokens, targets):
+        return self.head(self.features(tokens), targets)
+
+
+@pytest.mark.parametrize("activations", ["recompute", "keep"])
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_a_unit_that_ends_the_model_is_gathered_once(ranks, name, activations):
+    case = Case(build=EndsWithUnit, units=lambda m: [*m.blocks, m.head, m])
+    for counts in ranks(2, counted, case, plan_of(MICROBATCHES[name], activations), 3):
+        wanted = {"gather": 2 * LAYERS + 2, "reduce": LAYERS + 2, "control": 1}
+        assert counts[1:] == [wanted] * 2
 
 
 def frozen_below():

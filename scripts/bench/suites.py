@@ -266,6 +266,7 @@ def predictions(scale: Scale, world: int, plan: Planner) -> list[Row]:
             shape=shape,
             dtype=scale.dtypes[0],
             steps=5,
+            warm_up=5,
         )
         for label, shape in (("GPT", scale.gpt), ("large head", scale.wide))
         for batch in scale.plans

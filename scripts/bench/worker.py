@@ -127,6 +127,7 @@ class Bench:
         peak = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
         result = {
             "step_ms": statistics.median(times[row.warm_up :]),
+            "times_ms": times,
             "losses": losses,
             "peak_bytes": self.everyone(float(peak)),
             "link_ms": trained.link_ms,
