@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 	"github.com/cephalorun/cephalorun/orchestrator/launch"
 	"github.com/cephalorun/cephalorun/orchestrator/output"
@@ -301,9 +303,22 @@ func (a *attempt) cleanUp() {
 	}
 }
 
+// launcherSignal is the signal that somebody else sent to torchrun itself, before a rank was
+// seen to die; 0 without.
+func (a *attempt) launcherSignal(end ended) int {
+	if !end.outcome.Unasked || a.words.killedFirst() != events.NoRank {
+		return 0
+	}
+	return max(a.words.ownSignal(), end.outcome.Signal)
+}
+
 // failure is the first real failure, with where to read on.
 func (a *attempt) failure(end ended) Failure {
 	f := end.stories.judge(end.outcome, a.words.killedFirst())
+	if signal := a.launcherSignal(end); signal > 0 && (f.Reason != reasonException || f.ofPeers) {
+		f = Failure{Rank: events.NoRank, Step: end.stories.steps(), Reason: reasonLauncher,
+			Message: fmt.Sprintf("torchrun was ended by signal %d (%s), and the workers with it", signal, unix.SignalName(unix.Signal(signal)))}
+	}
 	if end.stuck != nil && (f.Rank < 0 || f.Reason == reasonKilled || f.ofPeers) {
 		f = *end.stuck
 		f.Host = end.stories.ranks[f.Rank].host

@@ -23,6 +23,7 @@ const (
 	PeersLost       Cause = "peers-lost"    // ranks lost each other, and none says why
 	Preempted       Cause = "preempted"     // a signal asked for the end
 	DiskFull        Cause = "disk-full"
+	BadCheckpoint   Cause = "checkpoint"   // the checkpoint to go on from is damaged
 	StartedOver     Cause = "started-over" // the script would have begun again at step 1
 	BadDevice       Cause = "bad-device"   // a device computes wrongly
 	NoLaunch        Cause = "launcher"     // no worker came up
@@ -44,6 +45,7 @@ const startedOver = "StartedOver"
 var (
 	deviceMemoryWords = []string{"outofmemoryerror", "out of memory", "can't allocate memory", "not enough memory", "bad_alloc"}
 	diskFullWords     = []string{"no space left on device", "errno 28", "disk quota exceeded"}
+	diskFullKinds     = []string{"OSError", "CheckpointException"} // others may speak of other devices
 	deviceLostWords   = []string{"gpu is lost", "fallen off the bus", "uncorrectable ecc", "no cuda-capable device",
 		"devices are busy or unavailable", "device is unavailable", "nvlink error", "hardware stack error"}
 )
@@ -63,7 +65,7 @@ func causeOf(f Failure, e evidence) Cause {
 		return StartedOver
 	case f.NeedsMemory || says(deviceMemoryWords):
 		return DeviceMemory
-	case says(diskFullWords):
+	case says(diskFullWords) && slices.Contains(diskFullKinds, f.Exception):
 		return DiskFull
 	case says(deviceLostWords):
 		return DeviceLost

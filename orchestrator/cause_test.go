@@ -26,6 +26,7 @@ func TestCauses(t *testing.T) {
 		"a device of its own without memory":          {raised("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB"), none, DeviceMemory},
 		"a processor without memory":                  {raised("RuntimeError", "[enforce fail] DefaultCPUAllocator: can't allocate memory"), none, DeviceMemory},
 		"what the worker says of its memory":          {Failure{Reason: reasonException, Exception: "RuntimeError", NeedsMemory: true}, none, DeviceMemory},
+		"words of a disk":                             {raised("ValueError", "No space left on device"), none, ScriptFault},
 		"a full disk":                                 {raised("OSError", "[Errno 28] No space left on device"), none, DiskFull},
 		"user case 47: a lost GPU by its text":        {raised("RuntimeError", "CUDA error: GPU is lost"), none, DeviceLost},
 		"user case 47: a GPU that fell off the bus":   {raised("AcceleratorError", "the device has fallen off the bus"), none, DeviceLost},

@@ -52,8 +52,11 @@ const diedSilently = "the process was killed or crashed without a word"
 
 // Headline is the failure in one line.
 func (f Failure) Headline() string {
-	if f.Rank == events.NoRank {
+	if f.Rank == events.NoRank && f.Step == 0 {
 		return "the workers could not be started: " + f.Message
+	}
+	if f.Rank == events.NoRank {
+		return fmt.Sprintf("the launcher failed after step %d: %s", f.Step, f.Message)
 	}
 	where := fmt.Sprintf("rank %d", f.Rank)
 	if f.Device != "" {
@@ -123,6 +126,15 @@ func (s *stories) add(e events.Event) {
 	case events.Gone:
 		r.gone = &seen
 	}
+}
+
+// steps is the last step that any rank finished.
+func (s *stories) steps() int {
+	most := 0
+	for _, r := range s.ranks {
+		most = max(most, r.steps)
+	}
+	return most
 }
 
 // allGone says that no rank is left.

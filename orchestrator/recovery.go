@@ -19,10 +19,19 @@ func (s *session) afterFailure(ctx context.Context, f Failure) error {
 			s.banned = append(s.banned, s.devices.Chosen[rank].UUID)
 		}
 	}
+	if f.Cause == BadCheckpoint {
+		if f.NotRestarted = s.skipDamaged(s.damaged); f.NotRestarted != "" {
+			return &ScriptError{f}
+		}
+	}
 	v := s.restarts.judge(s.policy(), past, s.resumedAt, reached)
-	if err := s.restarts.write(s.run); err != nil && v.again {
+	if err := s.restarts.write(s.run); err != nil {
 		// Without its folder a run cannot go on; what ended it is still the failure.
-		v = verdict{why: fmt.Sprintf("the run's folder cannot be written: %v", err)}
+		why := fmt.Sprintf("the run's folder cannot be written: %v", err)
+		if !v.again {
+			why = v.why + "; and " + why
+		}
+		v = verdict{gaveUp: v.gaveUp, why: why}
 	}
 	if !v.again {
 		f.NotRestarted = v.why

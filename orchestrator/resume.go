@@ -72,9 +72,11 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 	if err == nil {
 		s.deps.Dir, s.run, s.spec.StateDir = saved.Dir, run, stateDir
 		s.restarts, err = readRestarts(run)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		s.restarts, err = &restarts{}, nil
+		if errors.Is(err, fs.ErrNotExist) {
+			s.restarts, err = &restarts{}, nil
+		} else if err != nil {
+			err = usage("%w", err)
+		}
 	}
 	if err == nil {
 		if journal, readErr := os.ReadFile(run.Path(rundir.EventsFile)); readErr == nil {

@@ -20,6 +20,8 @@ const (
 	checkpointLoaded  = "loaded"
 	checkpointAble    = "can-save" // the script registered a function that saves
 	checkpointRemoved = "removed"  // by the supervisor, which keeps so many only
+
+	checkpointNotLoaded = "not-loaded" // loading it failed, on any rank
 )
 
 // keptCheckpoints is how many of a run's checkpoints are remembered, at the least.
@@ -39,6 +41,10 @@ func (s *session) hearResume(e events.Event) {
 
 // hearCheckpoint keeps what the script saved or loaded, for the next attempt.
 func (s *session) hearCheckpoint(e events.Event) {
+	if e.Phase == checkpointNotLoaded {
+		s.notLoaded = e.Path
+		return
+	}
 	if e.Rank != 0 {
 		return
 	}
@@ -141,15 +147,20 @@ func (s *session) checkCheckpoints() {
 			return
 		}
 		c.Broken = why
-		aside := filepath.Join(filepath.Dir(c.Path), setAside+filepath.Base(c.Path))
-		switch err := os.Rename(c.Path, aside); {
-		case err == nil:
-			s.screen.say("checkpoint %s is incomplete (%s): skipped, and kept as %s", c.Path, why, filepath.Base(aside))
-		case os.IsNotExist(err):
-			s.screen.say("checkpoint %s is not there any more", c.Path)
-		default:
-			s.screen.say("checkpoint %s is incomplete (%s) and cannot be set aside: %v", c.Path, why, err)
-		}
+		s.setAside(c.Path, why)
+	}
+}
+
+// setAside renames a checkpoint that is not whole, so that no script finds it.
+func (s *session) setAside(path, why string) {
+	aside := filepath.Join(filepath.Dir(path), setAside+filepath.Base(path))
+	switch err := os.Rename(path, aside); {
+	case err == nil:
+		s.screen.say("checkpoint %s is incomplete (%s): skipped, and kept as %s", path, why, filepath.Base(aside))
+	case os.IsNotExist(err):
+		s.screen.say("checkpoint %s is not there any more", path)
+	default:
+		s.screen.say("checkpoint %s is incomplete (%s) and cannot be set aside: %v", path, why, err)
 	}
 }
 

@@ -46,9 +46,12 @@ type session struct {
 	// attempt began after; all the devices that the run was begun with.
 	restarts  *restarts
 	resumedAt int
-	all       []profiler.Device
-	lost      []int // ranks whose devices are gone since the last attempt
-	canSave   bool  // the script registered a function that saves
+	// notLoaded is the checkpoint that the newest attempt could not load, damaged what is
+	// wrong with it; empty without.
+	notLoaded, damaged string
+	all                []profiler.Device
+	lost               []int // ranks whose devices are gone since the last attempt
+	canSave            bool  // the script registered a function that saves
 	// whole is the profile of all of them, banned those that failed by their own word.
 	whole      profiler.Profile
 	banned     []string

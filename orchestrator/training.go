@@ -47,7 +47,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 	s.tracker.begin(len(s.devices.Chosen))
 	s.stragglers = newStragglers(s.plan)
 	s.drift, s.better, s.solving = newDrift(s.plan, s.spec.ReplanAfter), nil, nil
-	s.resumedAt = 0
+	s.resumedAt, s.notLoaded, s.damaged = 0, "", ""
 	a := s.newAttempt(launch.Train, "")
 	if err := s.restarts.write(s.run); err != nil {
 		return err
@@ -93,6 +93,11 @@ func (s *session) trainOnce(ctx context.Context) error {
 	f.Cause = causeOf(f, evidence{oomKills: after.OOMKills - before.OOMKills, lost: s.lost})
 	if f.Cause == HostMemory {
 		f.Message = hostMemoryMessage(after)
+	}
+	if f.Cause == ScriptFault {
+		if s.damaged = s.damage(ctx); s.damaged != "" {
+			f.Cause = BadCheckpoint
+		}
 	}
 	return &ScriptError{f}
 }

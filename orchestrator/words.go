@@ -25,6 +25,8 @@ type launcherWords struct {
 	last []string
 	// died is the rank that torchrun saw die first.
 	died *firstFailure
+	// signal is the one that ended torchrun, by its own word; 0 without.
+	signal int
 }
 
 // firstFailure is the launcher's line about the rank that died first.
@@ -47,10 +49,15 @@ func (w *launcherWords) line(text []byte) {
 	defer w.mu.Unlock()
 	_, _ = w.file.Write(text)
 	var told struct {
-		First *firstFailure `json:"first_failure"`
+		First  *firstFailure `json:"first_failure"`
+		Signal int           `json:"got_signal"`
 	}
 	if json.Unmarshal(text, &told) == nil && told.First != nil {
 		w.died = told.First
+		return
+	}
+	if told.Signal > 0 {
+		w.signal = told.Signal
 		return
 	}
 	w.last = append(w.last, strings.TrimRight(string(text), "\r\n"))
@@ -84,6 +91,13 @@ func (w *launcherWords) signalOf(rank int) string {
 		return ""
 	}
 	return unix.SignalName(syscall.Signal(-w.died.ExitCode))
+}
+
+// ownSignal is the signal that ended torchrun itself, by its own word; 0 without.
+func (w *launcherWords) ownSignal() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.signal
 }
 
 func (w *launcherWords) close() { _ = w.file.Close() }

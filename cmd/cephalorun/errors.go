@@ -64,7 +64,11 @@ func failureText(f orchestrator.Failure) string {
 		for i, rank := range f.Victims {
 			names[i] = fmt.Sprint(rank)
 		}
-		fmt.Fprintf(&b, "stopped because of rank %d: rank %s\n", f.Rank, strings.Join(names, ", "))
+		if len(names) == 1 {
+			fmt.Fprintf(&b, "rank %s was stopped because of rank %d\n", names[0], f.Rank)
+		} else {
+			fmt.Fprintf(&b, "ranks %s were stopped because of rank %d\n", strings.Join(names, ", "), f.Rank)
+		}
 	}
 	fmt.Fprintf(&b, "full log: %s\n", f.LogPath)
 	if f.NotRestarted != "" {

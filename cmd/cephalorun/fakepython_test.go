@@ -60,6 +60,14 @@ const monitorInterval = 100 * time.Millisecond
 
 // fakePython answers what version it is, or plays torchrun.
 func fakePython(args []string) int {
+	if at := slices.Index(args, "verify-deep"); at > 0 {
+		problems := []string{}
+		if text, _ := os.ReadFile(filepath.Join(args[at+1], "shard")); strings.HasPrefix(string(text), "spoilt") {
+			problems = append(problems, "weight: shard cannot be read")
+		}
+		_ = json.NewEncoder(os.Stdout).Encode([]any{map[string]any{"problems": problems}})
+		return 0
+	}
 	if args[0] == "-c" {
 		fmt.Printf(`{"path": "fake", "python": "3.12.0", "torch": %q}`+"\n", os.Getenv(fakeTorch))
 		return 0
@@ -164,6 +172,8 @@ func fakeWork(argv []string) int {
 //	save                  save a checkpoint of the step that was done last
 //	resume                with --resume, go on from the newest checkpoint
 //	cut FILE              cut a file of the newest checkpoint short
+//	spoil                 write other bytes of the same size into the newest checkpoint
+//	kill-launcher N       send that signal to the launcher
 //	lose NAME             take a device out of the devices file
 //	find NAME             put it back
 //	oom RANK BYTES        that rank runs out of memory and would need so much
@@ -225,8 +235,9 @@ func (w *fakeWorker) script(lines, args []string) int {
 		case "save":
 			w.save()
 		case "resume":
-			if slices.Contains(args, "--resume") {
-				w.resume()
+			if slices.Contains(args, "--resume") && !w.resume() {
+				w.meet()
+				return 1
 			}
 			w.meet()
 			if w.step == 0 && os.Getenv("CEPHALO_MUST_RESUME") != "" {
@@ -236,6 +247,18 @@ func (w *fakeWorker) script(lines, args []string) int {
 			if w.rank == 0 {
 				_ = os.Truncate(filepath.Join(w.newest(), rest), 1)
 			}
+		case "spoil":
+			if w.rank == 0 {
+				text := "spoilt...."[:8+len(strconv.Itoa(w.step))]
+				_ = os.WriteFile(filepath.Join(w.newest(), "shard"), []byte(text), 0o644)
+			}
+			w.meet()
+		case "kill-launcher":
+			w.meet()
+			if n, _ := strconv.Atoi(rest); w.rank == 0 {
+				_ = unix.Kill(os.Getppid(), unix.Signal(n))
+			}
+			time.Sleep(time.Minute)
 		case "wait":
 			fmt.Println("waiting")
 			<-w.told
@@ -395,11 +418,18 @@ func (w *fakeWorker) newest() string {
 	return found[len(found)-1]
 }
 
-func (w *fakeWorker) resume() {
+// resume goes on from the newest checkpoint; false if it is spoilt.
+func (w *fakeWorker) resume() bool {
 	if dir := w.newest(); dir != "" {
+		if text, _ := os.ReadFile(filepath.Join(dir, "shard")); strings.HasPrefix(string(text), "spoilt") {
+			w.send("checkpoint", map[string]any{"phase": "not-loaded", "path": dir, "message": "it cannot be read"})
+			w.send("error", map[string]any{"exception": "RuntimeError", "message": "cannot read", "user_frame": "train.py:9 in main"})
+			return false
+		}
 		w.step, _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "step-"))
 		w.send("resume", map[string]any{"step": w.step, "path": dir})
 	}
+	return true
 }
 
 func (w *fakeWorker) send(kind string, fields map[string]any) {

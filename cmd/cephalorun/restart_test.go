@@ -184,6 +184,39 @@ func TestUserCase55AnIncompleteCheckpointIsSkipped(t *testing.T) {
 	}
 }
 
+// A checkpoint may be damaged although its files have their sizes: reading all of it tells, and
+// the one before it is used.
+func TestADamagedCheckpointIsSkipped(t *testing.T) {
+	b := newBench(t)
+	b.train(exitDone, "resume\nuntil 1 steps 3\nuntil 1 save\nuntil 1 steps 5\nuntil 1 save\nuntil 1 spoil\nuntil 1 kill 1\nsteps 8\n", []string{
+		"step-005 could not be loaded: reading all of it", "restart 2 of 3: checkpoint: rank",
+		"step-005 is incomplete (weight: shard cannot be read): skipped, and kept as incomplete-step-005",
+		"the script goes on after step 3", "done after 8 steps",
+	}, resume)
+}
+
+// Without another one the script would begin again at step 1, so the run ends and nothing is
+// renamed. A checkpoint that is whole and does not load is the script's own fault.
+func TestADamagedCheckpointWithoutAnotherEndsTheRun(t *testing.T) {
+	b := newBench(t)
+	b.train(exitScript, "resume\nuntil 1 steps 3\nuntil 1 save\nuntil 1 spoil\nuntil 1 kill 1\nsteps 8\n", []string{
+		"not restarted (cause: checkpoint): checkpoint ", "is damaged (weight: shard cannot be read), and no other whole one lies beside it",
+	}, resume)
+	if _, err := os.Stat(filepath.Join(b.dir, "state", "runs", "latest", "checkpoints", "step-003")); err != nil {
+		t.Errorf("it must keep its name: %v", err)
+	}
+}
+
+// Torchrun itself was ended by somebody; no rank is to blame.
+func TestASignalToTheLauncherNamesNoRank(t *testing.T) {
+	for signal, name := range map[string]string{"9": "SIGKILL", "15": "SIGTERM"} {
+		b := newBench(t)
+		b.train(exitDone, "resume\nuntil 1 steps 3\nuntil 1 save\nuntil 1 kill-launcher "+signal+"\nsteps 5\n", []string{
+			"restart 1 of 3: launcher: the launcher failed after step 3: torchrun was ended by signal " + signal + " (" + name + ")", "done after 5 steps",
+		}, resume)
+	}
+}
+
 // A run whose folder is gone cannot be restarted; what ended it is named all the same.
 func TestAFailureIsNamedWhereTheRunsFolderIsGone(t *testing.T) {
 	b := newBench(t)

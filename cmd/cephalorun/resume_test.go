@@ -32,6 +32,24 @@ func TestUserCase26ASchedulerStopsARunAndItGoesOn(t *testing.T) {
 	}
 }
 
+// A script that is taken up again after its last step has nothing left to do, which is said.
+func TestNothingIsLeftToDo(t *testing.T) {
+	b := newBench(t)
+	b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(unix.SIGTERM) })
+	b.train(143, "steps 3\nsave\nuntil 1 await save-and-stop\n", nil, resume)
+	b.mustRun(exitDone, []string{"done after 0 steps", "at step 3: the script found nothing left to do"}, "resume")
+}
+
+func TestADamagedRestartsFileIsNamed(t *testing.T) {
+	b := newBench(t)
+	b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(unix.SIGTERM) })
+	b.train(143, "steps 3\nsave\nuntil 1 await save-and-stop\n", nil, resume)
+	if err := os.WriteFile(filepath.Join(b.dir, "state", "runs", "latest", "restarts.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.mustRun(exitUsage, []string{"restarts.json"}, "resume")
+}
+
 // mustKeep waits until the supervisor has noted a checkpoint.
 func (b *bench) mustKeep(name string) {
 	deadline := time.Now().Add(10 * time.Second)

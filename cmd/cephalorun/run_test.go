@@ -145,7 +145,7 @@ func TestFailures(t *testing.T) {
 	}{
 		"the script raises before its first step": {"measure float32\nfail 1 ValueError boom\n",
 			[]string{"rank 1 on cpu device slow failed before its first step: ValueError: boom (train.py:3 in main)",
-				"| Traceback: ValueError", "stopped because of rank 1: rank 0", "logs/rank-1.log"}},
+				"| Traceback: ValueError", "rank 0 was stopped because of rank 1", "logs/rank-1.log"}},
 		"the script raises while it is measured": {"fail 0 FileNotFoundError no data\n",
 			[]string{"FileNotFoundError: no data", "profile-rank-0.log"}},
 		"the script never calls fully_shard": {"fail 0 NoUnits train.py ended without a call of torch.distributed.fsdp.fully_shard\n",

@@ -11,12 +11,14 @@ type Report struct {
 	Dir     string `json:"dir"`
 	Outcome string `json:"outcome"` // done | failed | stopped
 	// Strategy is the plan's.
-	Strategy    string  `json:"strategy"`
-	GlobalBatch int     `json:"global_batch"`
-	Steps       int     `json:"steps"`
-	FirstLoss   float64 `json:"first_loss"`
-	LastLoss    float64 `json:"last_loss"`
-	HasLoss     bool    `json:"has_loss"`
+	Strategy    string `json:"strategy"`
+	GlobalBatch int    `json:"global_batch"`
+	Steps       int    `json:"steps"` // that were made since the run was started or taken up again
+	// LastStep is the number of the last step, those before a resume counted.
+	LastStep  int     `json:"last_step"`
+	FirstLoss float64 `json:"first_loss"`
+	LastLoss  float64 `json:"last_loss"`
+	HasLoss   bool    `json:"has_loss"`
 	// SkippedSteps are the first ones, which the medians leave out.
 	SkippedSteps     int     `json:"skipped_steps"`
 	PredictedStepMs  float64 `json:"predicted_step_ms"`
@@ -78,6 +80,12 @@ func (r Report) measured(ms float64) string {
 func (r Report) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s: %s after %d steps in %.1f s", r.Run, r.Outcome, r.Steps, r.Seconds)
+	if r.LastStep > r.Steps {
+		fmt.Fprintf(&b, ", at step %d", r.LastStep)
+		if r.Steps == 0 && r.Outcome == "done" {
+			b.WriteString(": the script found nothing left to do")
+		}
+	}
 	if r.HasLoss {
 		fmt.Fprintf(&b, ", loss %.4f to %.4f", r.FirstLoss, r.LastLoss)
 	}

@@ -28,6 +28,7 @@ func (t *Tree) Processes() ([]Process, error) { return Descendants(t.Guard()) }
 // Signal sends a signal to the first process only: the launcher of a training job
 // passes SIGTERM on to its workers itself. A tree that is gone is no error.
 func (t *Tree) Signal(signal unix.Signal) {
+	t.asked.Store(true)
 	_ = t.send(order{Signal: int(signal)})
 }
 
@@ -49,6 +50,7 @@ func (t *Tree) Stop(ctx context.Context, grace time.Duration) Outcome {
 
 // Kill ends the tree at once.
 func (t *Tree) Kill() Outcome {
+	t.asked.Store(true)
 	_ = t.send(order{Sweep: true})
 	if !waitFor(t.done, killLimit) {
 		// The guard does not answer (stopped, say): without it everything falls to

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,6 +28,8 @@ type Command struct {
 // Outcome is how a tree ended.
 type Outcome struct {
 	Status
+	// Unasked says that the first process ended before the supervisor asked it to.
+	Unasked bool
 	// GuardLost says that the guard itself was killed; Status is then a guess.
 	GuardLost bool
 	// Left are processes that could not be killed.
@@ -42,7 +45,10 @@ type Tree struct {
 	control *os.File
 	pumps   sync.WaitGroup
 	pipes   []*os.File
-	done    chan struct{}
+
+	// State.
+	asked atomic.Bool // to end: by a signal or a sweep
+	done  chan struct{}
 
 	// State: written before done is closed, read after it.
 	outcome Outcome
@@ -171,6 +177,7 @@ func (t *Tree) watch(notices <-chan notice) {
 	for n := range notices {
 		if n.Ended != nil {
 			end = n.Ended
+			t.outcome.Unasked = !t.asked.Load()
 		}
 		if n.Swept != nil {
 			sweptBy = n.Swept

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,7 +90,7 @@ def tensors_of(metadata: Metadata) -> Iterator[tuple[str, TensorStorageMetadata]
 def read_chunk(
     path: Path, metadata: Metadata, name: str, chunk: ChunkStorageMetadata
 ) -> torch.Tensor:
-    """Read one block of one tensor. Raises BrokenCheckpoint."""
+    """Read one block of one tensor and check its checksum. Raises BrokenCheckpoint."""
     info = metadata.storage_data.get(MetadataIndex(name, chunk.offsets))
     if info is None:
         raise BrokenCheckpoint(f"{name}: nobody wrote the block at {list(chunk.offsets)}")
@@ -97,6 +98,11 @@ def read_chunk(
         with (path / info.relative_path).open("rb") as file:
             file.seek(info.offset)
             data = file.read(info.length)
+        # torch.load does not compare the checksums that torch.save has written.
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise ValueError(f"the checksum of {damaged} differs")
         block = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as err:
         raise BrokenCheckpoint(f"{name}: {info.relative_path} cannot be read: {err}") from err

@@ -150,10 +150,17 @@ class Saves:
 
     def _load(self, original: Callable) -> Callable:
         def load(state_dict: dict[str, Any], **options: Any) -> Any:
-            with self._place.doing("load"):
-                result = original(state_dict, **options)
+            path = options.get("checkpoint_id") or getattr(
+                options.get("storage_reader"), "path", None
+            )
+            try:
+                with self._place.doing("load"):
+                    result = original(state_dict, **options)
+            except (Exception, CheckpointException) as err:  # the latter is a BaseException
+                self._tell("not-loaded", path, message=f"{type(err).__name__}: {err}"[:1000])
+                raise
             self.loaded = True
-            self._tell("loaded", options.get("checkpoint_id"))
+            self._tell("loaded", path)
             return result
 
         return functools.wraps(original)(load)

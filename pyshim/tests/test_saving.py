@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
 from cephalo import saving
+from cephalo.checkpoint_files import verify
 from cephalo.place import Place
 from cephalo.saving import Saves
 
@@ -70,6 +72,34 @@ def test_user_case_56_a_save_takes_the_place_of_an_older_one(ranks, tmp_path):
         assert found["phases"] == ["saving", "saved", "saving", "saved", "loaded"]
         assert found["loaded"] and found["placed"] and ".metadata" in found["files"]
         assert found["names"] == ["checkpoint"]
+
+
+def _load_what_is_damaged(path: str, at: float) -> tuple[dict, list[str]]:
+    _, heard = _install()
+    dcp.save({"weights": torch.arange(1000.0)}, checkpoint_id=path)
+    if dist.get_rank() == 0:
+        file = next(Path(path).glob("*.distcp"))
+        data = bytearray(file.read_bytes())
+        data[int(at * len(data))] ^= 255
+        file.write_bytes(data)
+    dist.barrier()
+    with contextlib.suppress(CheckpointException):
+        dcp.load({"weights": torch.zeros(1000)}, storage_reader=dcp.FileSystemReader(path))
+    return heard.events[-1][1], verify(Path(path), deep=True).problems
+
+
+def test_a_checkpoint_that_cannot_be_loaded_is_named(ranks, tmp_path):
+    path = str(tmp_path / "checkpoint")
+    for told, problems in ranks(2, _load_what_is_damaged, path, 0.0):
+        assert (told["phase"], told["path"]) == ("not-loaded", path)
+        assert "CheckpointException" in told["message"]
+        assert len(problems) == 1 and problems[0].startswith("weights: ")
+
+
+def test_verify_deep_finds_a_flipped_bit_that_torch_loads(ranks, tmp_path):
+    for told, problems in ranks(2, _load_what_is_damaged, str(tmp_path / "checkpoint"), 0.5):
+        assert told["phase"] == "loaded"
+        assert len(problems) == 1 and "the checksum of" in problems[0]
 
 
 def _save_on_a_full_disk(path: str) -> dict:

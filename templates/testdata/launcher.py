@@ -5,6 +5,7 @@ import json
 import sys
 
 if __name__ == "__main__":
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main
 
@@ -15,4 +16,7 @@ if __name__ == "__main__":
         rank, failure = err.get_first_failure()
         first = {"rank": rank, "exit_code": failure.exitcode}
         print(json.dumps({"first_failure": first}), file=sys.stderr, flush=True)
+        raise
+    except SignalException as err:
+        print(json.dumps({"got_signal": int(err.sigval)}), file=sys.stderr, flush=True)
         raise
