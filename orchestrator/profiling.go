@@ -133,8 +133,10 @@ func (s *session) cachedOrMeasured(ctx context.Context, fingerprint string) erro
 
 // measure runs the script up to its first training forward and measures there.
 func (s *session) measure(ctx context.Context, fingerprint string) error {
-	if err := s.enter(Profiling, "", nil); err != nil {
-		return err
+	if s.state != Profiling {
+		if err := s.enter(Profiling, "", nil); err != nil {
+			return err
+		}
 	}
 	s.screen.say("profile: measuring the model on %d devices", len(s.devices.Chosen))
 	plan := bootstrap(s.devices.Chosen)
@@ -142,6 +144,13 @@ func (s *session) measure(ctx context.Context, fingerprint string) error {
 		return err
 	}
 	a := s.newAttempt(launch.Profile, "profile-")
+	s.notLoaded = ""
+	a.hear = func(e events.Event) {
+		s.keep(e)
+		if e.Kind == events.Checkpoint && e.Phase == checkpointNotLoaded {
+			s.notLoaded = e.Path
+		}
+	}
 	end, err := a.do(ctx)
 	if err != nil {
 		return err
@@ -150,7 +159,10 @@ func (s *session) measure(ctx context.Context, fingerprint string) error {
 		return end.stopped
 	}
 	if !end.outcome.Success() {
-		return &ScriptError{a.failure(end)}
+		if err := s.withoutDamaged(ctx, a.failure(end)); err != nil {
+			return err
+		}
+		return s.measure(ctx, fingerprint)
 	}
 	var files []string
 	for rank := range s.devices.Chosen {
