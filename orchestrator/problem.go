@@ -28,7 +28,7 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 		problem.Units = append(problem.Units, solver.UnitClass{
 			Class: u.Class, Count: u.Count, Parameters: u.Parameters,
 			TrainableParameters: u.Trainable(), WholeBatch: u.WholeBatch, Held: u.Held,
-			OverlapLoss: u.OverlapLoss, Inside: u.Inside,
+			ReceivedBytes: u.ReceivedBytes, OverlapLoss: u.OverlapLoss, Inside: u.Inside,
 		})
 	}
 	for class, c := range p.Collectives {

@@ -57,6 +57,9 @@ type Unit struct {
 	// Held marks a unit that is gathered once, from the forward to the end of the
 	// backward, as the root unit is.
 	Held bool `json:"held,omitempty"`
+	// ReceivedBytes is what has arrived of the reduction of one unit before it is added
+	// up, with even shares; it grows with a rank's share.
+	ReceivedBytes int64 `json:"received_bytes,omitempty"`
 	// OverlapLoss is the part of the shorter one, of a unit's compute and its
 	// collectives, that is not gained by running both at once: 0 to 1.
 	OverlapLoss float64 `json:"overlap_loss,omitempty"`

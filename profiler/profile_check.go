@@ -107,6 +107,7 @@ func (m Model) check(l *ProblemList) {
 		seen[u.Class] = i
 		inRange(l, path+".count", float64(u.Count), 1, maxUnits)
 		inRange(l, path+".parameters", float64(u.Parameters), 0, maxParameters)
+		inRange(l, path+".received_bytes", float64(u.ReceivedBytes), 0, maxMemoryBytes)
 		inRange(l, path+".overlap_loss", u.OverlapLoss, 0, 1)
 		if n := u.Trainable(); n < 0 || n > u.Parameters {
 			l.Add(path+".trainable_parameters", "is %d, must be 0 to %d (the unit's parameters)", n, u.Parameters)

@@ -24,6 +24,15 @@ func (m *model) raggedIn(a Allocation) classes {
 // stateHeld is what a rank's shares weigh. Classes of one share are one piece,
 // since every piece is rounded up.
 func (m *model) stateHeld(r RankAllocation) int64 {
+	sum := int64(0)
+	for ppm, set := range m.byShare(r) {
+		sum += part(m.stateIn(set), ppm)
+	}
+	return sum
+}
+
+// byShare are the classes that a rank has the same share of.
+func (m *model) byShare(r RankAllocation) map[int]classes {
 	byShare := map[int]classes{}
 	for class, u := range m.problem.Units {
 		ppm, named := r.ClassStatePPM[u.Class]
@@ -32,11 +41,7 @@ func (m *model) stateHeld(r RankAllocation) int64 {
 		}
 		byShare[ppm] |= 1 << class
 	}
-	sum := int64(0)
-	for ppm, set := range byShare {
-		sum += part(m.stateIn(set), ppm)
-	}
-	return sum
+	return byShare
 }
 
 func (a Allocation) validate(p Problem) error {

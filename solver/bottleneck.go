@@ -92,7 +92,7 @@ func (m *model) limitOf(rank int, a Allocation, p Prediction) (Limit, int64) {
 	room, fits := int64(0), false
 	for _, policy := range m.policies {
 		u.sizes(r.Batch+1, func(size int) {
-			left := min(u.load(&option{batch: r.Batch + 1, micro: size, policy: policy, times: times}), k.mostState)
+			left := min(u.load(&option{batch: r.Batch + 1, micro: size, policy: policy, times: times})-m.transitOf(rank, r), k.mostState)
 			if noneAbove(times, reached) && (!fits || left > room) {
 				room, fits = left, true
 			}

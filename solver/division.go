@@ -19,6 +19,7 @@ type division struct {
 	fixed    []int64 // by kind: the even shares
 	collect  int64   // the state that all rooms together must hold
 	collects bool    // there is any
+	window   int64   // of what is ragged, once all is decided
 	need     int     // what values must sum to
 	headroom int64
 	values   []int // of the pool's options, -1 if one cannot be used
@@ -39,6 +40,9 @@ func (s *search) divide(c decision) *division {
 	}
 	if d.collects {
 		d.need = TotalPPM
+	}
+	if c.ragged|c.even == every {
+		d.window = s.m.window(c.ragged)
 	}
 	if c.ragged|c.even != every {
 		// every room of a plan, in shares of all this state, is cut off by less than a millionth
@@ -64,7 +68,7 @@ func (s *search) appraise(d *division) {
 	}
 	for k, list := range s.pool.byKind {
 		for _, id := range list {
-			d.values[id] = d.value(k, s.pool.list[id])
+			d.values[id] = s.value(d, k, s.pool.list[id])
 		}
 	}
 }
@@ -72,16 +76,20 @@ func (s *search) appraise(d *division) {
 // value of an option: the part of the state to collect that it can hold, in
 // parts per million, with even shares and headroom taken off; -1 if it cannot
 // be used. If all shares are even there is nothing to collect.
-func (d *division) value(k int, o *option) int {
+func (s *search) value(d *division, k int, o *option) int {
 	if !o.hostFits(d.most) {
 		return -1
 	}
-	room := o.roomAt(d.least) - d.fixed[k] - d.headroom
-	if d.collects {
-		return ppmIn(room, d.collect)
+	share := s.share(d, k, o.roomAt(d.least)-d.headroom, d.headroom)
+	if !d.collects {
+		return min(share, 0)
 	}
-	if room < 0 {
-		return -1
-	}
-	return 0
+	return share
+}
+
+// share of the state to collect that a room can hold if so many bytes of it are to stay
+// free; -1 if not even the even shares fit.
+func (s *search) share(d *division, k int, room, free int64) int {
+	most := s.m.kinds[k].mostState - free - d.fixed[k]
+	return min(s.m.shareIn(room-d.fixed[k], d.collect, d.window), ppmIn(most, d.collect))
 }

@@ -45,8 +45,10 @@ type RankLoad struct {
 	PeakBytes             int64
 	KeptBytes             int64
 	StateBytes            int64
-	HostBytes             int64
-	UsableBytes           int64
+	// TransitBytes is what arrives in reductions for a share above the even one.
+	TransitBytes int64
+	HostBytes    int64
+	UsableBytes  int64
 	// MostStateBytes bounds the state, so that the optimizer's step has room beside it.
 	MostStateBytes int64
 	// ExpectedBytes is the peak that the worker will report; 0 if it is not known.
@@ -55,7 +57,7 @@ type RankLoad struct {
 
 // MemoryBytes is the peak of the rank.
 func (r RankLoad) MemoryBytes() int64 {
-	return r.ReservedBytes + r.PeakBytes + r.KeptBytes + r.StateBytes
+	return r.ReservedBytes + r.PeakBytes + r.KeptBytes + r.StateBytes + r.TransitBytes
 }
 
 // HeadroomBytes is what stays free; negative if the rank does not fit.
@@ -212,6 +214,7 @@ func (m *model) weigh(out *Prediction, a Allocation) error {
 		r, d := &out.Ranks[i], m.problem.Devices[i]
 		r.ReservedBytes, r.UsableBytes = d.ReservedBytes, d.UsableMemoryBytes
 		r.StateBytes = m.stateHeld(a.Ranks[i])
+		r.TransitBytes = m.transitOf(i, a.Ranks[i])
 		r.MostStateBytes = m.kinds[m.kindOf[i]].mostState
 		if !a.Ordinary {
 			r.ExpectedBytes = m.expected(i, a.Ranks[i])

@@ -111,12 +111,29 @@ func (e expectation) kept(class, done int) float64 {
 	return float64(e.batch) * (float64(whole)*perSample[Keep] + float64(others)*perSample[e.a.Activations])
 }
 
-// reduced is what the gradients of units weigh that were reduced, apart from those of
-// the reductions still under way.
+// reduced is what the gradients of units weigh that were reduced, and what the reductions
+// still under way bring beyond what is counted with MemoryBytes.
 func (e expectation) reduced(class, units int, flying *int) float64 {
 	under := min(*flying, units)
 	*flying -= under
-	return e.gradients(class, units-under)
+	return e.gradients(class, units-under) + e.arriving(class, under)
+}
+
+// arriving is what reductions under way bring beyond that of even shares; below 0 for a
+// smaller share.
+func (e expectation) arriving(class, units int) float64 {
+	u := e.m.problem.Units[class]
+	beyond := e.share(class)*float64(len(e.m.kindOf)) - 1
+	return float64(units) * float64(u.ReceivedBytes) * beyond
+}
+
+// share of a class's state that the rank has.
+func (e expectation) share(class int) float64 {
+	ppm, named := e.a.ClassStatePPM[e.m.problem.Units[class].Class]
+	if !named {
+		ppm = e.a.StatePPM
+	}
+	return float64(ppm) / TotalPPM
 }
 
 // gradients of so many units, in the rank's share.
@@ -126,10 +143,5 @@ func (e expectation) gradients(class, units int) float64 {
 
 // trained parameters of so many units, in the rank's share.
 func (e expectation) trained(class, units int) float64 {
-	u := e.m.problem.Units[class]
-	ppm, named := e.a.ClassStatePPM[u.Class]
-	if !named {
-		ppm = e.a.StatePPM
-	}
-	return float64(units) * float64(u.TrainableParameters) * float64(ppm) / TotalPPM
+	return float64(units) * float64(e.m.problem.Units[class].TrainableParameters) * e.share(class)
 }

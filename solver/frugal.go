@@ -49,13 +49,19 @@ func (f *frugal) room(batch int) int64 {
 			}
 		}
 		l := load{peakBytes: wholeBytes(p.peak[batch]), keptBytes: wholeBytes(kept)}
-		room := min(f.k.room(l), f.k.mostState)
+		room := f.k.room(l)
 		if over := wholeBytes(host) - f.k.device.HostMemoryBytes; f.k.device.HostMemoryBytes > 0 && over > 0 {
 			room = min(room, -over)
 		}
 		best = max(best, room)
 	}
 	return best
+}
+
+// share is the most of all state that a batch can leave room for, if it is ragged.
+func (f *frugal) share(batch int) int {
+	m := f.m
+	return min(m.shareIn(f.room(batch), m.stateBytes, m.window(m.every())), ppmIn(f.k.mostState, m.stateBytes))
 }
 
 // leastPeak is asked for the batches in ascending order.
@@ -75,14 +81,40 @@ func (f *frugal) leastPeak(p *leastPeaks, policy Policy, batch int) float64 {
 // canFit says whether memory alone allows a batch if some classes have even shares. It may say yes where no cut
 // of a batch is as frugal as it takes each to be, never no to what fits.
 func (m *model) canFit(even classes, total int) bool {
-	_, ok := m.frugalPicks(m.frugal(), even, total)
+	_, ok := m.frugalPicks(m.frugal(), even, 0, total)
 	return ok
 }
 
-// frugalPicks are batches by kind and device that memory alone allows.
-func (m *model) frugalPicks(kinds []*frugal, even classes, total int) ([][]int, bool) {
+// fitting are batches by kind and device that memory alone allows with these shares, in
+// any division of the classes into even and ragged ones.
+func (m *model) fitting(kinds []*frugal, shares Shares, total int) ([][]int, bool) {
+	if shares == EvenShares {
+		return m.frugalPicks(kinds, m.every(), 0, total)
+	}
+	if picks, ok := m.frugalPicks(kinds, 0, m.window(m.every()), total); ok || m.window(m.every()) == 0 {
+		return picks, ok
+	}
+	choosers := m.choosers()
+	for choice := range 1 << len(choosers) {
+		even := classes(0)
+		for i, c := range choosers {
+			if choice>>i&1 == 1 {
+				even |= c
+			}
+		}
+		if picks, ok := m.frugalPicks(kinds, even, m.window(m.every()&^even), total); ok {
+			return picks, true
+		}
+	}
+	return nil, false
+}
+
+// frugalPicks are batches by kind and device that memory alone allows, if some classes have
+// even shares and so much arrives for the others.
+func (m *model) frugalPicks(kinds []*frugal, even classes, window int64, total int) ([][]int, bool) {
 	sack := &knapsack{total: total}
-	fixed, collect := m.stateIn(even), m.stateIn(m.every()&^even)
+	ragged := m.every() &^ even
+	fixed, collect := m.stateIn(even), m.stateIn(ragged)
 	if even != m.every() {
 		sack.need = TotalPPM
 	}
@@ -90,10 +122,10 @@ func (m *model) frugalPicks(kinds []*frugal, even classes, total int) ([][]int, 
 		g := group{devices: len(f.k.ranks)}
 		first, last := m.batchRange(f.k, total)
 		for b := first; b <= last; b++ {
-			room := f.room(b) - part(fixed, f.k.even)
-			value := int(min(0, room))
-			if sack.need > 0 {
-				value = ppmIn(room, collect)
+			own := part(fixed, f.k.even)
+			value := min(m.shareIn(f.room(b)-own, collect, window), ppmIn(f.k.mostState-own, collect))
+			if sack.need == 0 {
+				value = min(0, value)
 			}
 			if value >= 0 {
 				g.choices = append(g.choices, choice{batch: b, value: value})

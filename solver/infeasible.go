@@ -37,7 +37,7 @@ func (m *model) infeasible() *InfeasibleError {
 	fits, picks := 0, [][]int(nil)
 	for low, high := m.leastBatch(), m.problem.GlobalBatch-1; low <= high; {
 		mid := (low + high) / 2
-		if p, ok := m.frugalPicks(kinds, m.evenIf(shares), mid); ok {
+		if p, ok := m.fitting(kinds, shares, mid); ok {
 			fits, picks, low = mid, p, mid+1
 		} else {
 			high = mid - 1
@@ -79,7 +79,7 @@ func (m *model) nearest(kinds []*frugal, shares Shares, picks [][]int) *Infeasib
 	for k, list := range picks {
 		for _, b := range list {
 			left -= b
-			ppm += max(0, ppmIn(kinds[k].room(b), m.stateBytes))
+			ppm += max(0, kinds[k].share(b))
 		}
 	}
 	left = max(left, 0)
@@ -87,18 +87,21 @@ func (m *model) nearest(kinds []*frugal, shares Shares, picks [][]int) *Infeasib
 	for k, list := range picks {
 		f := kinds[k]
 		batch, state := list[0]+left, part(m.stateBytes, f.k.even)
+		share, arriving := f.k.even, int64(0)
 		must := int64(0) // what it needs whoever takes the samples that are left
 		if shares == RaggedShares {
-			state = part(m.stateBytes, max(0, TotalPPM-(ppm-max(0, ppmIn(f.room(list[0]), m.stateBytes)))))
+			share = max(0, TotalPPM-(ppm-max(0, f.share(list[0]))))
+			state = part(m.stateBytes, share)
+			arriving = m.transit(m.stateBytes, m.window(m.every()), share)
 		} else {
 			must = state
 		}
-		alone := f.room(list[0]) < must
+		alone := min(f.room(list[0]), f.k.mostState) < must
 		if alone {
-			batch, state = list[0], must
+			batch, state, arriving = list[0], must, 0
 			lacking += len(list)
 		}
-		missing := m.problem.memoryFor(state - f.room(batch))
+		missing := max(state+arriving-f.room(batch), m.problem.memoryFor(state-f.k.mostState))
 		if best.MissingBytes < 0 || lacking == 0 && missing < best.MissingBytes || alone && lacking == len(list) {
 			best = &InfeasibleError{Rank: f.k.ranks[0], Device: label(f.k.device), MissingBytes: missing,
 				Detail: fmt.Sprintf("with %d samples it has %s left for %s of state", batch, amount(max(0, f.room(batch))), amount(state))}
@@ -112,28 +115,36 @@ func (m *model) nearest(kinds []*frugal, shares Shares, picks [][]int) *Infeasib
 	return best
 }
 
-// fewest is the smallest number of bytes up to enough that, added to a device,
-// makes it all fit; enough itself if even that does not.
+// fewest is the smallest number of bytes that, added to a device, makes it all fit, found
+// from a number that may be enough; that one if nothing does.
 func (m *model) fewest(rank int, enough int64, shares Shares) int64 {
 	fits := func(bytes int64) bool {
 		p := m.problem
 		p.Devices = slices.Clone(p.Devices)
 		p.Devices[rank].UsableMemoryBytes += bytes
 		more, err := newModel(p)
-		return err == nil && more.canFit(m.evenIf(shares), p.GlobalBatch)
+		if err != nil {
+			return false
+		}
+		_, ok := more.fitting(more.frugal(), shares, p.GlobalBatch)
+		return ok
 	}
-	if !fits(enough) {
-		return enough
+	low, high := int64(0), enough
+	if !fits(high) {
+		// It may hold all of the state, with all that arrives for it.
+		low, high = enough, enough+m.problem.memoryFor(m.stateBytes)+int64(len(m.kindOf))*m.window(m.every())
+		if !fits(high) {
+			return enough
+		}
 	}
-	low := int64(0)
-	for low+1 < enough {
-		if mid := low + (enough-low)/2; fits(mid) {
-			enough = mid
+	for low+1 < high {
+		if mid := low + (high-low)/2; fits(mid) {
+			high = mid
 		} else {
 			low = mid
 		}
 	}
-	return enough
+	return high
 }
 
 // infeasibleByHand names the device that the manual batches do not fit.
@@ -142,12 +153,12 @@ func (m *model) infeasibleByHand(shares Shares) *InfeasibleError {
 	worst := &InfeasibleError{}
 	ppm := 0
 	for k, f := range kinds {
-		room := f.room(f.k.fixed)
+		room, state := f.room(f.k.fixed), int64(0)
 		if shares == EvenShares {
-			room -= part(m.stateBytes, m.kinds[k].even)
+			state = part(m.stateBytes, m.kinds[k].even)
 		}
-		ppm += len(f.k.ranks) * max(0, ppmIn(room, m.stateBytes))
-		if missing := m.problem.memoryFor(-room); missing > worst.MissingBytes {
+		ppm += len(f.k.ranks) * max(0, f.share(f.k.fixed))
+		if missing := max(state-room, m.problem.memoryFor(state-f.k.mostState)); missing > worst.MissingBytes {
 			worst = &InfeasibleError{Rank: f.k.ranks[0], Device: label(f.k.device), MissingBytes: missing,
 				Detail: fmt.Sprintf("its %d samples do not fit, however they are cut", f.k.fixed),
 				Remedy: "give it fewer samples or more memory"}
@@ -163,15 +174,8 @@ func (m *model) infeasibleByHand(shares Shares) *InfeasibleError {
 		}
 	}
 	return &InfeasibleError{Rank: tight.k.ranks[0], Device: label(tight.k.device),
-		MissingBytes: m.fewest(tight.k.ranks[0], m.problem.memoryFor(part(m.stateBytes, TotalPPM-ppm)), shares),
-		Detail:       fmt.Sprintf("with these batches all devices together hold only %.1f %% of the state, and its %d samples leave the least room", float64(ppm)/1e4, tight.k.fixed),
-		Remedy:       "give it fewer samples, or so much more memory"}
-}
-
-// evenIf are the classes that have even shares where memory is all that counts.
-func (m *model) evenIf(shares Shares) classes {
-	if shares == EvenShares {
-		return m.every()
-	}
-	return 0
+		MissingBytes: m.fewest(tight.k.ranks[0],
+			m.problem.memoryFor(part(m.stateBytes, TotalPPM-ppm))+m.transit(m.stateBytes, m.window(m.every()), TotalPPM-ppm)+int64(len(m.kindOf))*m.window(m.every()), shares),
+		Detail: fmt.Sprintf("with these batches all devices together hold only %.1f %% of the state, and its %d samples leave the least room", float64(ppm)/1e4, tight.k.fixed),
+		Remedy: "give it fewer samples, or so much more memory"}
 }

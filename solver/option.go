@@ -13,8 +13,6 @@ type option struct {
 	times  []float64 // of ONE unit, by step
 	room   int64     // what is left for state, and for what units keep in part
 	partly *partly   // nil if all units of a class are treated alike
-
-	mostState int64 // of the kind
 }
 
 // cuts of the option: as many full microbatches as go, and one of the rest.
@@ -122,7 +120,7 @@ func (u *menu) of(batch int, limit float64) []*option {
 	var front []*option
 	times := make([]float64, len(u.floors))
 	consider := func(size int, policy Policy, p *partly) {
-		o := option{batch: batch, micro: size, policy: policy, times: times, partly: p, mostState: u.k.mostState}
+		o := option{batch: batch, micro: size, policy: policy, times: times, partly: p}
 		if o.room = u.load(&o); o.roomAt(1) < 0 || u.total(times) > limit {
 			return
 		}

@@ -26,6 +26,21 @@ func oracle(p Problem, ragged, split, kept int, limit float64) float64 {
 			o.even += state
 		}
 	}
+	var line []int // units in the order of their reductions, at most two of a class
+	for i, u := range p.Units {
+		for range min(2, u.Count) {
+			line = append(line, i)
+		}
+	}
+	for at, i := range line {
+		sum := 0.0
+		for _, j := range []int{i, line[min(at+1, len(line)-1)]}[:min(2, len(line)-at)] {
+			if ragged>>j&1 == 1 {
+				sum += float64(p.Units[j].ReceivedBytes)
+			}
+		}
+		o.arrives = max(o.arrives, sum)
+	}
 	root := 0
 	for i := len(p.Units) - 1; i >= 0; i-- {
 		if p.Units[i].WholeBatch {
@@ -76,8 +91,11 @@ type trial struct {
 	even   float64 // bytes of the classes with even shares
 	loose  float64 // and of the others
 	fixed  float64
-	best   float64
-	ways   [][][]way // by rank and batch
+	// arrives is what two reductions of ragged classes bring together at most, each of the
+	// even share: one after the other, of one class or of neighbours.
+	arrives float64
+	best    float64
+	ways    [][][]way // by rank and batch
 }
 
 func (o *trial) time(reached []float64) float64 {
@@ -147,11 +165,14 @@ func (o *trial) list(rank int) [][]way {
 					if rank < 1_000_000%n {
 						share++
 					}
-					if free -= math.Ceil(float64(share) * o.even / 1e6); free < 0 {
+					even := math.Ceil(float64(share) * o.even / 1e6)
+					step := o.step(rank) - even
+					if free -= even; free < 0 || step < 0 {
 						continue
 					}
 					if o.ragged != 0 {
-						share = int(math.Floor(math.Min(1, free/o.loose) * 1e6))
+						part := math.Min(math.Min(free, step)/o.loose, (free+o.arrives)/(o.loose+float64(n)*o.arrives))
+						share = int(math.Floor(math.Min(1, part)*1e6 + 1e-9))
 					}
 					byBatch[batch] = append(byBatch[batch], way{times, share})
 					if o.kept == 0 || policy == Keep {
@@ -165,6 +186,15 @@ func (o *trial) list(rank int) [][]way {
 		byBatch[batch] = useful(ways)
 	}
 	return byBatch
+}
+
+// step is the state that leaves the optimizer's step its memory, when nothing else is there.
+func (o *trial) step(rank int) float64 {
+	d := o.p.Devices[rank]
+	if o.p.StepBytesPerParameter == 0 {
+		return math.Inf(1)
+	}
+	return math.Floor(float64(d.UsableMemoryBytes-d.OutsideBytes)/(1+o.p.StepBytesPerParameter/o.p.StateBytesPerParameter) + 1e-6)
 }
 
 // useful drops the ways that another one beats in every respect.
@@ -250,11 +280,6 @@ func (o *trial) try(rank, batch, size int, policy Policy, last int) ([]float64, 
 		kept += float64((u.Count-keep)*batch)*c.KeptBytesPerSample[policy] + float64(keep*batch)*c.KeptBytesPerSample[Keep]
 	}
 	free := float64(d.UsableMemoryBytes-d.ReservedBytes) - math.Ceil(peak) - math.Ceil(kept)
-	// The optimizer's step has the device for itself, and takes more in proportion to the state.
-	step := float64(d.UsableMemoryBytes-d.OutsideBytes) / (1 + o.p.StepBytesPerParameter/o.p.StateBytesPerParameter)
-	if o.p.StepBytesPerParameter > 0 {
-		free = math.Min(free, math.Floor(step+1e-6))
-	}
 	fits := free >= 0 && (d.HostMemoryBytes == 0 || math.Ceil(host) <= float64(d.HostMemoryBytes))
 	return next, free, fits
 }

@@ -27,9 +27,9 @@ func (u *menu) partlyKept(batch int, policy Policy) *partly {
 // it does not fit.
 func (o *option) roomAt(kept int) int64 {
 	if o.partly == nil {
-		return min(o.room, o.mostState)
+		return o.room
 	}
-	return min(o.room-wholeBytes(o.partly.kept+float64(kept)*o.partly.more), o.mostState)
+	return o.room - wholeBytes(o.partly.kept+float64(kept)*o.partly.more)
 }
 
 // hostFits says that what is offloaded keeps to the host memory allowed.

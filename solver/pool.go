@@ -32,7 +32,7 @@ func (s *search) fill(limitMs float64) {
 	for k := range c.menus {
 		lowest := s.total - (sum - most[k]) // the others can take no more
 		for i := c.first[k]; i < c.first[k+1]; i++ {
-			if o := c.list[i]; s.pool.totals[i] <= limitMs && o.batch >= lowest && s.first.value(k, o) >= 0 {
+			if o := c.list[i]; s.pool.totals[i] <= limitMs && o.batch >= lowest && s.value(s.first, k, o) >= 0 {
 				s.pool.byKind[k] = append(s.pool.byKind[k], int32(i))
 			}
 		}

@@ -86,6 +86,9 @@ type UnitClass struct {
 	// it: their collectives overlap with nothing and are not part of their passes.
 	// Where no class says so, that holds for the root beside its passes.
 	Held bool
+	// ReceivedBytes is what has arrived of the reduction of ONE unit before it is added
+	// up, with even shares; it grows with a rank's share.
+	ReceivedBytes int64
 	// OverlapLoss is the part of the shorter one, of a unit's pass and the collectives
 	// beside it, that they do not gain by running at once: 0 none, 1 all of it. They
 	// share processors and memory, and the last unit has nothing to run beside.

@@ -38,6 +38,9 @@ func randomProblem(r *rand.Rand) Problem {
 			p.Collectives[u.Class] = Collective{r.Float64() * 10, r.Float64() * 10}
 		}
 	}
+	for i := range p.Units {
+		p.Units[i].ReceivedBytes = []int64{0, 0, 1, 4}[p.Units[i].Parameters/20%4] * p.Units[i].Parameters
+	}
 	p.StepBytesPerParameter = []float64{0, 0, 4, 24}[p.Units[0].Parameters/5%4]
 	state := p.allStateBytes()
 	tight := []float64{0.8, 1.3, 2, 4, 20}[r.IntN(5)]

@@ -49,7 +49,7 @@ func (s *search) holds(d *division) bool {
 	sum := 0
 	for k, list := range s.sack.picks {
 		for _, c := range list {
-			v := d.value(k, s.pool.list[s.sack.groups[k].choices[c].source])
+			v := s.value(d, k, s.pool.list[s.sack.groups[k].choices[c].source])
 			if v < 0 {
 				return false
 			}

@@ -72,7 +72,7 @@ func (s *search) quicken() {
 	value := 0
 	for k, list := range s.best {
 		for _, o := range list {
-			value += s.first.value(k, o)
+			value += s.value(s.first, k, o)
 		}
 	}
 	for k, list := range s.best {
@@ -83,7 +83,7 @@ func (s *search) quicken() {
 				if o.batch != old.batch || v < 0 || !noneAbove(o.times, most) || s.own(o) >= s.own(list[i])*(1-tolerance) {
 					continue
 				}
-				if after := value + v - s.first.value(k, list[i]); after >= s.first.need {
+				if after := value + v - s.value(s.first, k, list[i]); after >= s.first.need {
 					list[i], value = o, after
 				}
 			}
@@ -105,12 +105,12 @@ func (s *search) own(o *option) float64 {
 func (s *search) allocate() Allocation {
 	ranks := len(s.m.kindOf)
 	a := Allocation{Shares: EvenShares, Ranks: make([]RankAllocation, ranks)}
-	rooms := make([]int64, ranks)
+	rooms, kinds := make([]int64, ranks), make([]int, ranks)
 	for k, list := range s.best {
 		for i, rank := range s.m.kinds[k].ranks {
 			o := list[i]
 			a.Ranks[rank] = RankAllocation{Batch: o.batch, MicroBatches: o.microBatches(), Activations: o.policy, StatePPM: evenPPM(rank, ranks)}
-			rooms[rank] = o.roomAt(s.first.most) - s.first.fixed[k]
+			rooms[rank], kinds[rank] = o.roomAt(s.first.most), k
 			if o.partly != nil {
 				a.Ranks[rank].KeptUnits = map[string]int{s.m.problem.Units[s.m.split].Class: s.first.most}
 			}
@@ -120,7 +120,7 @@ func (s *search) allocate() Allocation {
 		return a
 	}
 	a.Shares = RaggedShares
-	shares := level(rooms, s.first.collect)
+	shares := level(ranks, func(rank int, free int64) int { return s.share(s.first, kinds[rank], rooms[rank]-free, free) })
 	for rank := range a.Ranks {
 		r := &a.Ranks[rank]
 		r.StatePPM = shares[rank]
@@ -145,10 +145,10 @@ func (r *RankAllocation) share(class string, ppm int) {
 
 // level divides the state so that the free room is as level as it can be: like
 // water, the state fills the largest rooms first.
-func level(rooms []int64, state int64) []int {
+func level(ranks int, share func(rank int, free int64) int) []int {
 	fill := func(free int64) (ppm []int, sum int) {
-		for _, room := range rooms {
-			p := max(0, ppmIn(room-free, state))
+		for rank := range ranks {
+			p := max(0, share(rank, free))
 			ppm, sum = append(ppm, p), sum+p
 		}
 		return ppm, sum

@@ -70,6 +70,7 @@ func (p Problem) validateUnits(f *faults) {
 		if u.TrainableParameters < 0 || u.TrainableParameters > u.Parameters {
 			f.add("%s.trainable_parameters: want 0 to the %d parameters, got %d", at, u.Parameters, u.TrainableParameters)
 		}
+		f.bytes(at+".received_bytes", u.ReceivedBytes)
 		f.number(at+".overlap_loss", u.OverlapLoss, 1)
 		trainable = trainable || u.TrainableParameters > 0
 	}

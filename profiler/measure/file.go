@@ -184,7 +184,7 @@ func readUnit(o *profiler.Fields) profiler.Unit {
 		Count:      int(o.Whole("count", true)),
 		Parameters: o.Whole("parameters", true),
 		WholeBatch: o.Truth("whole_batch", false), Held: o.Truth("held", false),
-		OverlapLoss: o.Number("overlap_loss", false),
+		OverlapLoss: o.Number("overlap_loss", false), ReceivedBytes: o.Whole("received_bytes", false),
 
 		WholeBatchReason: o.Text("whole_batch_reason", false),
 	}

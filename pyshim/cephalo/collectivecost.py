@@ -30,8 +30,9 @@ a tight fit give one rank up to nine tenths."""
 
 @dataclass(frozen=True)
 class CollectiveTimes:
-    """Milliseconds of one unit's gather, and how much longer its reduction beside a gather takes:
-    in the backward both are under way, and a transport may carry more with two than with one."""
+    """Milliseconds of one unit's gather, and of its reduction: how much longer both take together,
+    since in the backward of several units a gather is under way as well, and a transport may carry
+    more with two than with one. For a unit without others of its class the reduction alone."""
 
     all_gather_ms: float
     reduce_scatter_ms: float
@@ -68,6 +69,7 @@ def measure_collectives(
     if not gathers:
         return CollectiveTimes(0.0, 0.0)
     rounds = min(ROUNDS, count)
+    beside = gathers if count > 1 else ()
     runs: list[list[float]] = []
     while len(runs) <= FEWEST_RUNS or (
         len(runs) <= MOST_RUNS and sum(map(sum, runs[1:])) < ENOUGH_MS
@@ -75,10 +77,10 @@ def measure_collectives(
         together.barrier()
         gather = stopwatch.wall_ms(lambda: carry(gathers, (), rounds))
         together.barrier()
-        both = stopwatch.wall_ms(lambda: carry(gathers, reduces, rounds))
-        runs.append(together.largest(gather, both))
-    gather, both = (statistics.median(r[i] for r in runs[1:]) / rounds for i in range(2))
-    return CollectiveTimes(gather, max(0.0, both - gather))
+        reduction = stopwatch.wall_ms(lambda: carry(beside, reduces, rounds))
+        runs.append(together.largest(gather, reduction))
+    gather, reduction = (statistics.median(r[i] for r in runs[1:]) / rounds for i in range(2))
+    return CollectiveTimes(gather, max(0.0, reduction - gather) if count > 1 else reduction)
 
 
 def issues_of(unit: Unit, state_ppm: Sequence[int]) -> tuple[list[_Gather], list[_Reduce]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .capture import UnitClass
 from .engine import REDUCTIONS_IN_FLIGHT, Engine
+from .flat import FlatBuffer
 from .unit import Unit
 
 
@@ -32,18 +33,26 @@ def gradient_bytes(unit: Unit) -> int:
 
 
 def reducing_bytes(unit: Unit) -> int:
-    """A reduction under way: what is sent, and what has arrived. Gloo receives every rank's piece
-    before it adds them up; NCCL adds on the way."""
-    total = 0
-    for member in _members(unit):
-        for buffer in member.buffers:
-            if not buffer.trainable:
-                continue
-            wire = min(buffer.reduce_dtype.itemsize, buffer.sum_dtype.itemsize)
-            world = buffer.comm.world_size
-            sent = buffer.layout.numel * wire
-            total += sent + (sent // world if buffer.comm.backend == "nccl" else sent)
-    return total
+    """A reduction under way with even shares: what is sent, and what has arrived."""
+    return sum(_sent_bytes(buffer) for buffer in _trainable(unit)) + received_bytes(unit)
+
+
+def received_bytes(unit: Unit) -> int:
+    """What has arrived of a reduction with even shares; it grows with a rank's share. Gloo receives
+    every rank's piece before it adds them up; NCCL adds on the way."""
+    return sum(
+        _sent_bytes(b) // (b.comm.world_size if b.comm.backend == "nccl" else 1)
+        for b in _trainable(unit)
+    )
+
+
+def _trainable(unit: Unit) -> Iterable[FlatBuffer]:
+    return (b for member in _members(unit) for b in member.buffers if b.trainable)
+
+
+def _sent_bytes(buffer: FlatBuffer) -> int:
+    wire = min(buffer.reduce_dtype.itemsize, buffer.sum_dtype.itemsize)
+    return buffer.layout.numel * wire
 
 
 @dataclass(frozen=True)

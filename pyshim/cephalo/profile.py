@@ -27,7 +27,7 @@ from .devicefacts import allocator_slack_bytes, device_facts, overhead_bytes, ro
 from .devices import DeviceEntry
 from .engine import Engine
 from .events import Events
-from .footprint import Static, held_bytes, is_held, static_of
+from .footprint import Static, held_bytes, is_held, received_bytes, static_of
 from .measurefile import write_measurement
 from .oom import release
 from .optimizercost import OptimizerCost, measure_optimizers
@@ -251,14 +251,15 @@ def _unit(engine: Engine, made: UnitClass, overlap_loss: float) -> dict[str, Any
         "whole_batch": made.whole_batch,
         "held": is_held(engine, made),
         "overlap_loss": overlap_loss,
+        "received_bytes": received_bytes(made.units[0]),
         "whole_batch_reason": made.reason,
         "inside": sorted({u.kind for u in made.units[0].absorbed}),
     }
 
 
 def _collective(made: UnitClass, times: CollectiveTimes, order: list[Unit]) -> dict[str, float]:
-    """A reduction is what it takes beside a gather. The last unit of a forward is not gathered
-    again for its backward, so its reduction takes that much less."""
+    """The last unit of a forward is not gathered again for its backward, so its reduction takes
+    that much less: a backward counts both."""
     gather, reduction = times.all_gather_ms, times.reduce_scatter_ms
     if made.units == order[-1:]:
         reduction = max(0.0, reduction - gather)
