@@ -32,6 +32,7 @@ func (m *model) expected(rank int, a RankAllocation) int64 {
 		for _, done := range [3]int{0, min(a.KeptUnits[u.Class], u.Count-1), u.Count - 1} {
 			worst = max(worst, steady+e.moment(class, done))
 		}
+		worst = max(worst, steady+e.ending(class))
 	}
 	return wholeBytes(worst)
 }
@@ -48,22 +49,35 @@ type expectation struct {
 // moment is what is there at the backward of a unit, beside what is there all through:
 // so many units of its class, and all of the classes after it, have had theirs.
 func (e expectation) moment(class, done int) float64 {
-	p := e.m.problem
-	bytes := e.peak(class, done)
+	bytes := e.peak(class, done) + e.around(class, done, false)
 	if done > 0 {
-		bytes -= e.d.Costs[p.Units[class].Class].LastUnitBytes
+		bytes -= e.d.Costs[e.m.problem.Units[class].Class].LastUnitBytes
 	}
+	return bytes
+}
+
+// ending is the moment after that: the unit's compute is over, and the oldest reduction under
+// way is added up.
+func (e expectation) ending(class int) float64 {
+	u := e.m.problem.Units[class]
+	return e.d.Costs[u.Class].FirstMemoryBytes.Points[0][1] + e.around(class, min(1, u.Count-1), true)
+}
+
+// around is what units beside the one that is computed hold. ends says that the oldest
+// reduction under way is added up.
+func (e expectation) around(class, done int, ends bool) float64 {
+	p, bytes := e.m.problem, 0.0
 	root := p.Units[class].Held
 	flying := inFlight
 	for i, u := range p.Units {
 		switch {
 		case i == class:
 			bytes += e.kept(i, done)
-			bytes += e.reduced(i, done, &flying)
+			bytes += e.reduced(i, done, &flying, ends)
 		case u.Held:
 			bytes += e.kept(i, 0)
 		case i > class || root: // its backward is over
-			bytes += e.reduced(i, u.Count, &flying)
+			bytes += e.reduced(i, u.Count, &flying, ends)
 		default:
 			bytes += e.kept(i, 0)
 		}
@@ -113,10 +127,14 @@ func (e expectation) kept(class, done int) float64 {
 
 // reduced is what the gradients of units weigh that were reduced, and what the reductions
 // still under way bring beyond what is counted with MemoryBytes.
-func (e expectation) reduced(class, units int, flying *int) float64 {
+func (e expectation) reduced(class, units int, flying *int, ends bool) float64 {
 	under := min(*flying, units)
 	*flying -= under
-	return e.gradients(class, units-under) + e.arriving(class, under)
+	over := units - under
+	if ends && under > 0 && *flying == 0 {
+		over++
+	}
+	return e.gradients(class, over) + e.arriving(class, under)
 }
 
 // arriving is what reductions under way bring beyond that of even shares; below 0 for a
