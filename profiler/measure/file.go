@@ -46,11 +46,14 @@ type Device struct {
 
 // Points are measured values [microbatch, value] of one unit class.
 type Points struct {
-	ForwardMs          [][2]float64
-	BackwardMs         [][2]float64
-	MemoryBytes        [][2]float64
-	FirstMemoryBytes   [][2]float64 // empty when not said
-	LastUnitBytes      int64
+	ForwardMs        [][2]float64
+	BackwardMs       [][2]float64
+	MemoryBytes      [][2]float64
+	FirstMemoryBytes [][2]float64 // empty when not said
+	LastUnitBytes    int64
+	// LeastMemoryBytes is what a unit takes however small the microbatch: while its
+	// reduction is issued.
+	LeastMemoryBytes   float64
 	KeptBytesPerSample map[string]float64
 	OffloadMsPerSample float64
 }
@@ -204,6 +207,7 @@ func readPoints(o *profiler.Fields) Points {
 	if o.Has("first_memory_bytes") {
 		p.FirstMemoryBytes = readPairs(o, "first_memory_bytes")
 	}
+	p.LeastMemoryBytes = o.Number("least_memory_bytes", false)
 	p.LastUnitBytes = o.Whole("last_unit_bytes", false)
 	p.KeptBytesPerSample = o.Numbers("kept_bytes_per_sample", false)
 	p.OffloadMsPerSample = o.Number("offload_ms_per_sample", false)

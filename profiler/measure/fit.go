@@ -39,6 +39,19 @@ func FitCost(points [][2]float64) (profiler.Cost, error) {
 	return profiler.Cost{Points: sorted, Tail: fitTail(sorted[max(0, len(sorted)-tailPoints):])}, nil
 }
 
+// AtLeast is the cost with its points raised to a value, and the line beyond them raised with
+// the last. Its slope stays: that of raised points would say nothing about larger microbatches.
+func AtLeast(c profiler.Cost, least float64) profiler.Cost {
+	for i := range c.Points {
+		c.Points[i][1] = max(c.Points[i][1], least)
+	}
+	if n := len(c.Points); n > 0 {
+		last := c.Points[n-1]
+		c.Tail.Intercept = max(c.Tail.Intercept, last[1]-c.Tail.Slope*last[0])
+	}
+	return c
+}
+
 func fitTail(points [][2]float64) profiler.Tail {
 	last := points[len(points)-1]
 	if len(points) == 1 {

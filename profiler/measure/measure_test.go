@@ -21,7 +21,7 @@ func text(rank int, uuid string, scale float64) string {
 "model":{"name":"GPT","parameters":1100,"trainable_parameters":1100,"state_bytes_per_parameter":16,"optimizer":"AdamW","dtype":"float16"},
 "units":[{"class":"Block","count":10,"parameters":100,"trainable_parameters":50},{"class":"GPT (root)","count":1,"parameters":100,"whole_batch":true}],
 "reserved_bytes":500,"fixed_ms":%[3]g,"ragged_factor":0.97,"microbatch_overhead_ms":{"forward":-0.01,"backward":0.2},
-"costs":{"Block":{"forward_ms":[[1,%[3]g],[2,%[4]g]],"backward_ms":[[2,%[4]g],[1,%[3]g]],"memory_bytes":[[1,100],[2,150]],"kept_bytes_per_sample":{"keep":10,"recompute":2,"offload":0},"offload_ms_per_sample":0.25},
+"costs":{"Block":{"forward_ms":[[1,%[3]g],[2,%[4]g]],"backward_ms":[[2,%[4]g],[1,%[3]g]],"memory_bytes":[[1,100],[2,150]],"least_memory_bytes":130,"kept_bytes_per_sample":{"keep":10,"recompute":2,"offload":0},"offload_ms_per_sample":0.25},
  "GPT (root)":{"forward_ms":[[1,1]],"backward_ms":[[1,2]],"memory_bytes":[[1,30]]}},
 "collectives":{"Block":{"all_gather_ms":%[3]g,"reduce_scatter_ms":1},"GPT (root)":{"all_gather_ms":0.1,"reduce_scatter_ms":0.2}},
 "spread":{"Block":0.02},"unknown":1}`, rank, uuid, scale, 2*scale)
@@ -61,7 +61,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("the worker's numbers stand in for unknown ones: %+v", d)
 	}
 	block := p.Devices[1].Costs["Block"]
-	if block.BackwardMs.Points[0] != [2]float64{1, 3} || block.ForwardMs.At(10) != 30 || block.MemoryBytes.At(3) != 200 || block.KeptBytesPerSample["keep"] != 10 || block.OffloadMsPerSample != 0.25 {
+	if block.BackwardMs.Points[0] != [2]float64{1, 3} || block.ForwardMs.At(10) != 30 || block.MemoryBytes.At(1) != 130 || block.MemoryBytes.At(3) != 200 || block.KeptBytesPerSample["keep"] != 10 || block.OffloadMsPerSample != 0.25 {
 		t.Errorf("got %+v", block)
 	}
 	if c := p.Collectives["Block"]; c.AllGatherMs != 3 || c.ReduceScatterMs != 1 {

@@ -153,13 +153,13 @@ func mergeDevice(d profiler.Device, m Measurement, problems *profiler.ProblemLis
 		costs := profiler.UnitCosts{
 			ForwardMs:          fit("forward_ms", points.ForwardMs),
 			BackwardMs:         fit("backward_ms", points.BackwardMs),
-			MemoryBytes:        fit("memory_bytes", points.MemoryBytes),
+			MemoryBytes:        AtLeast(fit("memory_bytes", points.MemoryBytes), points.LeastMemoryBytes),
 			LastUnitBytes:      points.LastUnitBytes,
 			KeptBytesPerSample: points.KeptBytesPerSample,
 			OffloadMsPerSample: points.OffloadMsPerSample,
 		}
 		if len(points.FirstMemoryBytes) > 0 {
-			first := fit("first_memory_bytes", points.FirstMemoryBytes)
+			first := AtLeast(fit("first_memory_bytes", points.FirstMemoryBytes), points.LeastMemoryBytes)
 			costs.FirstMemoryBytes = &first
 		}
 		out.Costs[u.Class] = costs

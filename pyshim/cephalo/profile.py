@@ -27,7 +27,7 @@ from .devicefacts import allocator_slack_bytes, device_facts, overhead_bytes, ro
 from .devices import DeviceEntry
 from .engine import Engine
 from .events import Events
-from .footprint import Static, held_bytes, is_held, received_bytes, static_of
+from .footprint import held_bytes, is_held, received_bytes, static_of
 from .measurefile import write_measurement
 from .oom import release
 from .optimizercost import OptimizerCost, measure_optimizers
@@ -294,9 +294,10 @@ def _costs(
         costs[made.name] = {
             "forward_ms": _pairs(own.forward_ms),
             "backward_ms": _pairs(own.backward_ms),
-            "memory_bytes": _above(static, own.memory_bytes),
-            "cold_memory_bytes": _above(static, own.cold_bytes),
-            "first_memory_bytes": _above(static, own.first_bytes),
+            "memory_bytes": _above(static.most, own.memory_bytes),
+            "cold_memory_bytes": _above(static.most, own.cold_bytes),
+            "first_memory_bytes": _above(static.most, own.first_bytes),
+            "least_memory_bytes": max(0, static.issuing),
             "last_unit_bytes": static.most - static.first,
             "kept_bytes_per_sample": kept,
         }
@@ -305,9 +306,9 @@ def _costs(
     return costs
 
 
-def _above(static: Static, values: dict[int, float]) -> list[list[float]]:
+def _above(held: int, values: dict[int, float]) -> list[list[float]]:
     """Peaks of compute with what is held around it."""
-    return _pairs({m: max(static.most + v, static.issuing) for m, v in values.items()})
+    return _pairs({m: max(0.0, held + v) for m, v in values.items()})
 
 
 def _pairs(values: dict[int, float]) -> list[list[float]]:

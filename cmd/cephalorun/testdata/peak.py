@@ -133,9 +133,7 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     memory.data_bytes = lambda: 0  # what an allocator takes beside tensors is not watched here
-    run = Run(
-        str(folder), dist.get_world_size(), model=GPT, units=units, optimizer=ADAMW, budget_s=4.0
-    )
+    run = Run(str(folder), dist.get_world_size(), model=GPT, units=units, optimizer=ADAMW)
     run.tokens = torch.randint(0, VOCAB, (3, SEQUENCE + 1))
     run.measure()
     del run
