@@ -17,8 +17,19 @@ const keepHealthEvery = time.Minute
 
 // watchHost begins to look at what the run runs on.
 func (s *session) watchHost(ctx context.Context) {
-	w := &hostwatch.Watch{Sources: hostwatch.Host(), Every: s.deps.ReadEvery, Now: s.deps.Now, Tell: s.tellOfHost()}
-	for _, d := range s.all {
+	w := s.watchOf(s.all, s.tellOfHost())
+	w.AlsoDisk(s.run.Dir)
+	for _, dir := range s.restarts.folders() {
+		w.AlsoDisk(dir)
+	}
+	s.host = w
+	w.Start(ctx)
+}
+
+// watchOf looks at the host and at the GPUs of devices.
+func (s *session) watchOf(devices []profiler.Device, tell func(hostwatch.State, []string)) *hostwatch.Watch {
+	w := &hostwatch.Watch{Sources: hostwatch.Host(), Every: s.deps.ReadEvery, Now: s.deps.Now, Tell: tell}
+	for _, d := range devices {
 		if d.Kind == profiler.KindCUDA && !slices.Contains(w.Only, d.GPUUUID) {
 			w.Only = append(w.Only, d.GPUUUID)
 		}
@@ -29,12 +40,7 @@ func (s *session) watchHost(ctx context.Context) {
 	if len(w.Only) > 0 || s.deps.ReadAllGPUs {
 		w.GPUs = s.deps.Readings
 	}
-	w.AlsoDisk(s.run.Dir)
-	for _, dir := range s.restarts.folders() {
-		w.AlsoDisk(dir)
-	}
-	s.host = w
-	w.Start(ctx)
+	return w
 }
 
 // tellOfHost keeps what the machine says. It is called by the watch's goroutine, and uses

@@ -33,6 +33,7 @@ func (s *session) obtainProfile(ctx context.Context) error {
 	}
 	s.profile = cache.Refresh(s.profile, s.devices.Chosen)
 	s.sayWhole()
+	s.sayHeldBack()
 	if err := s.checkDType(); err != nil {
 		return err
 	}
@@ -151,7 +152,9 @@ func (s *session) measure(ctx context.Context, fingerprint string) error {
 			s.notLoaded = e.Path
 		}
 	}
+	seen, unwatch := s.watchClocks(ctx)
 	end, err := a.do(ctx)
+	unwatch()
 	if err != nil {
 		return err
 	}
@@ -177,6 +180,7 @@ func (s *session) measure(ctx context.Context, fingerprint string) error {
 		return err
 	}
 	s.profile = result.Profile
+	seen.into(&s.profile, s.devices.Chosen)
 	for _, note := range result.Notes {
 		s.screen.say("note: %s", note)
 		s.note(events.Event{Kind: events.Profile, Message: note})

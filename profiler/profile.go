@@ -96,9 +96,16 @@ type ProfileDevice struct {
 	OutsideBytes int64 `json:"outside_bytes,omitempty"`
 	// HostMemoryBytes is what offloading may take of the host's memory; 0 when
 	// the file does not say, which means no limit.
-	HostMemoryBytes int64                `json:"host_memory_bytes,omitempty"`
-	Costs           map[string]UnitCosts `json:"costs"`
-	Extra           Extra                `json:"-"`
+	HostMemoryBytes int64 `json:"host_memory_bytes,omitempty"`
+	// ClockMHz is the lowest clock that the GPU was seen at while it was busy measuring,
+	// MaxClockMHz what it could run at, and Throttled what held it back: heat, power, power
+	// brake. 0 and empty when nothing was seen.
+	ClockMHz    int      `json:"clock_mhz,omitempty"`
+	MaxClockMHz int      `json:"max_clock_mhz,omitempty"`
+	Throttled   []string `json:"throttled,omitempty"`
+
+	Costs map[string]UnitCosts `json:"costs"`
+	Extra Extra                `json:"-"`
 }
 
 // UnitCosts is what one unit costs on one device, by microbatch size.

@@ -15,6 +15,7 @@ const (
 	maxRaggedFactor   = 1000
 	maxMemoryBytes    = 1 << 50
 	maxProfileDevices = 100_000
+	maxClockMHz       = 100_000
 )
 
 // Validate checks a profile and reports everything that is wrong with it.
@@ -127,6 +128,8 @@ func (d ProfileDevice) check(l *ProblemList, path string, classes []string) {
 	inRange(l, path+".usable_memory_bytes", float64(d.UsableMemoryBytes), 0, maxMemoryBytes)
 	inRange(l, path+".reserved_bytes", float64(d.ReservedBytes), 0, maxMemoryBytes)
 	inRange(l, path+".outside_bytes", float64(d.OutsideBytes), 0, float64(d.ReservedBytes))
+	inRange(l, path+".clock_mhz", float64(d.ClockMHz), 0, maxClockMHz)
+	inRange(l, path+".max_clock_mhz", float64(d.MaxClockMHz), 0, maxClockMHz)
 	inRange(l, path+".host_memory_bytes", float64(d.HostMemoryBytes), 0, maxMemoryBytes)
 	if d.MemoryBytes > 0 && d.UsableMemoryBytes > d.MemoryBytes {
 		l.Add(path+".usable_memory_bytes", "is %d, more than the device's memory_bytes %d", d.UsableMemoryBytes, d.MemoryBytes)

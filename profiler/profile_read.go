@@ -131,6 +131,8 @@ func readDevice(o *Fields) ProfileDevice {
 		HostMemoryBytes:   o.Whole("host_memory_bytes", false),
 		Costs:             map[string]UnitCosts{},
 	}
+	d.ClockMHz, d.MaxClockMHz = int(o.Whole("clock_mhz", false)), int(o.Whole("max_clock_mhz", false))
+	o.Into("throttled", false, "a list of texts", &d.Throttled)
 	var capability []int
 	if o.Into("capability", false, "two whole numbers", &capability) {
 		if len(capability) == 2 {

@@ -169,6 +169,7 @@ func fakeWork(argv []string) int {
 //	too-big               the same with a model that no device can hold
 //	steps N [MS]          train to step N; a step takes 10 ms, or as many as given
 //	until N COMMAND       a command, before the Nth restart only
+//	sleep MS              be slow
 //	save                  save a checkpoint of the step that was done last
 //	resume                with --resume, go on from the newest checkpoint
 //	cut FILE              cut a file of the newest checkpoint short
@@ -232,6 +233,9 @@ func (w *fakeWorker) script(lines, args []string) int {
 					return code
 				}
 			}
+		case "sleep":
+			ms, _ := strconv.Atoi(rest)
+			time.Sleep(time.Duration(ms) * time.Millisecond)
 		case "save":
 			w.save()
 		case "resume":

@@ -43,14 +43,36 @@ func TestUserCase37APluginThatFailsStopsNoTraining(t *testing.T) {
 		other.UUID, other.TemperatureC = "GPU-of-others", 99
 		return []profiler.Reading{r, other}, nil
 	})
-	b.mustRun(exitDone, []string{"note: the GPUs cannot be read, which is tried again; the training goes on", "done after 60 steps"},
-		b.file("train.py", "measure float32\nsteps 60\n"))
+	script := b.file("train.py", "measure float32\nsteps 60\n")
+	b.mustRun(exitDone, nil, "profile", script) // the clocks are looked at meanwhile
+	calls.Store(0)
+	b.mustRun(exitDone, []string{"note: the GPUs cannot be read, which is tried again; the training goes on", "done after 60 steps"}, script)
 	said := readFile(t, filepath.Join(b.dir, "state", "runs", "latest", "machine.json"))
 	if !strings.Contains(said, `"temperature_c": 61`) || strings.Contains(said, "GPU-of-others") || !strings.Contains(said, `"total_bytes"`) {
 		t.Errorf("machine.json: %s", said)
 	}
 	if kept := b.journal("hardware", "message"); len(kept) == 0 || !strings.Contains(kept[0].(string), "cannot be read") {
 		t.Errorf("in the journal: %v", kept)
+	}
+}
+
+// A GPU that was hot while it was measured is named by the plan, and also by the next one, from the
+// profile that is kept; one that only keeps to its power is not.
+func TestAGPUThatWasHeldBackIsNamed(t *testing.T) {
+	b := newBench(t)
+	b.onGPUs(func(context.Context) ([]profiler.Reading, error) {
+		hot := profiler.UnknownReading(0)
+		hot.UUID, hot.At, hot.BusyPercent, hot.ClockMHz, hot.MaxClockMHz, hot.Throttled = "GPU-a", time.Now(), 99, 1005, 1980, []string{"power", "heat"}
+		fine := hot
+		fine.UUID, fine.Throttled = "GPU-b", []string{"power"}
+		return []profiler.Reading{hot, fine}, nil
+	})
+	script := b.file("train.py", "print x\nsleep 100\nmeasure float32\nsteps 3\n")
+	note := "was held back by heat while it was measured (1005 of 1980 MHz)"
+	b.mustRun(exitDone, []string{note}, script)
+	b.mustRun(exitDone, []string{"profile: measured before", note}, script)
+	if n := strings.Count(b.err.String(), "was held back"); n != 2 {
+		t.Errorf("%d notes in two runs", n)
 	}
 }
 
