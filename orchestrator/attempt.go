@@ -157,6 +157,8 @@ func (a *attempt) start(ctx context.Context) error {
 const (
 	// failLimit is how long the other ranks may take after the first failure.
 	failLimit = 3 * time.Second
+	// launcherLimit is how long the launcher may take when no worker is left.
+	launcherLimit = time.Second
 	// stacksLimit is how long ranks that are stuck may take to write their stacks.
 	stacksLimit = 2 * time.Second
 )
@@ -179,7 +181,7 @@ func (a *attempt) watch(ctx context.Context) ended {
 				stop.killAfter(failLimit)
 			}
 			if stop.failing && e.Kind == events.Gone && a.stories.allGone() {
-				stop.killNow() // nothing is left for the launcher to do
+				stop.killSoon(launcherLimit) // it has only to say who died first
 			}
 		case <-tick.C:
 			a.watched.look(a.deps.Now())
@@ -333,5 +335,8 @@ func (a *attempt) failure(end ended) Failure {
 		return f
 	}
 	f.LogPath, f.Lines = a.launchLog, a.words.tail()
+	if said := lastException(f.Lines); f.Step == 0 && said != "" {
+		f.Message += ": " + said
+	}
 	return f
 }

@@ -22,6 +22,7 @@ const (
 	checkpointRemoved = "removed"  // by the supervisor, which keeps so many only
 
 	checkpointNotLoaded = "not-loaded" // loading it failed, on any rank
+	checkpointShared    = "shared"     // another process saves into the folder too
 )
 
 // keptCheckpoints is how many of a run's checkpoints are remembered, at the least.
@@ -41,8 +42,12 @@ func (s *session) hearResume(e events.Event) {
 
 // hearCheckpoint keeps what the script saved or loaded, for the next attempt.
 func (s *session) hearCheckpoint(e events.Event) {
-	if e.Phase == checkpointNotLoaded {
+	switch e.Phase {
+	case checkpointNotLoaded:
 		s.notLoaded = e.Path
+		return
+	case checkpointShared:
+		s.screen.say("note: another run saves checkpoints into %s too: those of one name take each other's place; give each run a folder of its own", e.Path)
 		return
 	}
 	if e.Rank != 0 {

@@ -176,6 +176,9 @@ func (s *session) fillFolder() error {
 	if err := s.run.SetOwner(owner); err != nil {
 		return err
 	}
+	if err := s.run.MakeFolders(); err != nil {
+		return err
+	}
 	if s.entry, err = pyshim.Prepare(s.run.Dir, s.run.ID); err != nil {
 		return err
 	}

@@ -35,6 +35,8 @@ type stopping struct {
 	killed chan supervise.Outcome
 	timers []*time.Timer
 	began  bool
+	// hurried says that nothing is left to wait for.
+	hurried bool
 	// failing says that the attempt cannot end well any more.
 	failing bool
 	// deadline is when the workers get SIGTERM while a checkpoint is waited for.
@@ -87,6 +89,13 @@ func (s *stopping) killAfter(d time.Duration) {
 	s.failing = true
 	if s.kill == nil {
 		s.kill = s.after(d)
+	}
+}
+
+// killSoon ends the tree after a limit that is shorter than the one that is set.
+func (s *stopping) killSoon(d time.Duration) {
+	if !s.hurried {
+		s.hurried, s.kill = true, s.after(d)
 	}
 }
 

@@ -51,7 +51,7 @@ func Summarise(r *rundir.Run) Summary {
 	}
 	var report show.Report
 	if r.ReadJSON(rundir.ReportJSON, &report) == nil {
-		s.Steps = report.Steps
+		s.Steps = max(report.Steps, report.LastStep)
 	} else if s.Step != nil {
 		s.Steps = s.Step.Number
 	}

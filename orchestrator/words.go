@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -70,6 +71,24 @@ func (w *launcherWords) tail() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.last)
+}
+
+// exceptionLine is how Python names what ended a program.
+var exceptionLine = regexp.MustCompile(`^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt): .+`)
+
+// lastException is the last line that names an exception, other than torchrun's about a
+// worker that failed; empty without one.
+func lastException(lines []string) string {
+	for _, line := range slices.Backward(lines) {
+		text := strings.TrimSpace(line)
+		if _, rest, found := strings.Cut(text, "]: "); found && strings.HasPrefix(text, "[rank") {
+			text = strings.TrimSpace(rest)
+		}
+		if exceptionLine.MatchString(text) && !strings.Contains(text, "ChildFailedError") {
+			return firstLine(text)
+		}
+	}
+	return ""
 }
 
 // killedFirst is the rank that was killed before torchrun ended the others, or NoRank.

@@ -9,6 +9,7 @@ type catalogue struct {
 	limitMs float64 // without what overlaps with nothing
 	list    []*option
 	times   []float64 // of all options, one after another
+	brief   []brief   // likewise
 	first   []int     // by kind: its first option in the list, and the end
 	// donor has the options of a problem that differs in some devices only; its
 	// collectives take no time, so it lacks none of the options up to its limit.
@@ -63,7 +64,7 @@ func (c *catalogue) upTo(limitMs float64) {
 		}
 		sum += ceilings[k] * len(u.k.ranks)
 	}
-	c.list, c.times, c.first = nil, nil, []int{0}
+	c.list, c.times, c.brief, c.first = nil, nil, nil, []int{0}
 	for k, u := range c.menus {
 		list, ok := c.borrow(u.k)
 		if !ok {
@@ -78,6 +79,7 @@ func (c *catalogue) upTo(limitMs float64) {
 	}
 	for _, o := range c.list {
 		c.times = append(c.times, o.times...)
+		c.brief = append(c.brief, brief{o.room, o.batch, wayOf(o)})
 	}
 }
 

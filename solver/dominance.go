@@ -8,8 +8,8 @@ func (s *search) undominated(n *node, list []int32) []int32 {
 	kept, first, batch := list[:0], 0, -1
 next:
 	for _, id := range list {
-		if o := s.pool.list[id]; o.batch != batch {
-			first, batch = len(kept), o.batch
+		if b := s.pool.brief[id].batch; b != batch {
+			first, batch = len(kept), b
 		}
 		at := first
 		for i := first; i < len(kept); i++ {
@@ -63,10 +63,10 @@ func (s *search) compare(n *node, a, b int32) order {
 // roomier says whether the first option may leave more room than the second, and
 // whether it may leave less, whatever becomes of what the node leaves open.
 func (s *search) roomier(n *node, a, b int32) (more, less bool) {
-	x, y := s.pool.list[a], s.pool.list[b]
-	if (x.partly == nil) == (y.partly == nil) && x.policy == y.policy { // of one batch they keep alike
-		return x.room > y.room, x.room < y.room
+	if p, q := &s.pool.brief[a], &s.pool.brief[b]; p.way == q.way {
+		return p.room > q.room, p.room < q.room
 	}
+	x, y := s.pool.list[a], s.pool.list[b]
 	few, many := n.split.least, n.split.most
 	more, less = x.roomAt(few) > y.roomAt(many), x.roomAt(many) < y.roomAt(few)
 	if few < many { // one of them may yet need too much host memory

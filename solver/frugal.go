@@ -43,9 +43,9 @@ func (f *frugal) room(batch int) int64 {
 		kept, host := 0.0, 0.0
 		for i, u := range f.m.problem.Units {
 			c := f.k.costs[i]
-			kept += float64(u.Count) * c.KeptBytesPerSample[policy] * float64(batch)
+			kept += float64(u.Count) * c.kept[policy.index()] * float64(batch)
 			if policy == Offload {
-				host += float64(u.Count) * max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload]) * float64(batch)
+				host += float64(u.Count) * max(0, c.kept[Recompute.index()]-c.kept[Offload.index()]) * float64(batch)
 			}
 		}
 		l := load{peakBytes: wholeBytes(p.peak[batch]), keptBytes: wholeBytes(kept)}

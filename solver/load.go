@@ -67,11 +67,11 @@ func (m *model) loadWith(k *kind, batch int, cuts []cut, policy Policy, kept map
 		backward += again
 		keeping := float64(kept[u.Class])
 		units := float64(u.Count) - keeping
-		bytes += units*c.KeptBytesPerSample[policy]*float64(batch) + keeping*c.KeptBytesPerSample[Keep]*float64(batch)
+		bytes += units*c.kept[policy.index()]*float64(batch) + keeping*c.kept[Keep.index()]*float64(batch)
 		if policy == Offload {
 			copied := float64(batch) * c.OffloadMsPerSample
 			forward, backward = max(forward, copied), max(backward, copied)
-			host += units * max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload]) * float64(batch)
+			host += units * max(0, c.kept[Recompute.index()]-c.kept[Offload.index()]) * float64(batch)
 		}
 		l.times = append(l.times, forward, backward)
 	}

@@ -60,6 +60,9 @@ func newModel(p Problem) (*model, error) {
 			for _, u := range p.Units {
 				c := d.Costs[u.Class]
 				c.keptPeak = c.MemoryBytes
+				for _, policy := range [3]Policy{Keep, Recompute, Offload} {
+					c.kept[policy.index()] = c.KeptBytesPerSample[policy]
+				}
 				if !u.WholeBatch {
 					c.keptPeak = c.withoutKept()
 				}

@@ -216,11 +216,11 @@ func (u *menu) load(o *option) int64 {
 		keeping := [2]float64{f, w}
 		w += again
 		units := float64(class.Count)
-		kept += units * c.KeptBytesPerSample[policy] * float64(batch)
+		kept += units * c.kept[policy.index()] * float64(batch)
 		if policy == Offload {
 			copied := float64(batch) * c.OffloadMsPerSample
 			f, w = max(f, copied), max(w, copied)
-			host += units * max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload]) * float64(batch)
+			host += units * max(0, c.kept[Recompute.index()]-c.kept[Offload.index()]) * float64(batch)
 		}
 		for ; d < len(u.steps) && u.steps[d].class == i; d++ {
 			pass := [2]float64{f, w}

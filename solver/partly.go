@@ -13,9 +13,9 @@ type partly struct {
 // partlyKept is nil where keeping takes no more memory: then all units may be kept.
 func (u *menu) partlyKept(batch int, policy Policy) *partly {
 	c, samples := &u.k.costs[u.m.split], float64(batch)
-	p := &partly{more: (c.KeptBytesPerSample[Keep] - c.KeptBytesPerSample[policy]) * samples, most: u.k.device.HostMemoryBytes}
+	p := &partly{more: (c.kept[Keep.index()] - c.kept[policy.index()]) * samples, most: u.k.device.HostMemoryBytes}
 	if policy == Offload {
-		p.less = max(0, c.KeptBytesPerSample[Recompute]-c.KeptBytesPerSample[Offload]) * samples
+		p.less = max(0, c.kept[Recompute.index()]-c.kept[Offload.index()]) * samples
 	}
 	if p.more <= 0 {
 		return nil

@@ -6,8 +6,26 @@ package solver
 type pool struct {
 	list   []*option
 	times  []float64 // option i has times[i*steps : (i+1)*steps]
+	brief  []brief
 	totals []float64 // an iteration at least, if the device were the slowest
 	byKind [][]int32 // batches ascending
+}
+
+// brief is what of an option is read most often.
+type brief struct {
+	room  int64
+	batch int
+	way   int
+}
+
+// wayOf is equal for options of one batch that keep alike, however many units are kept in
+// part.
+func wayOf(o *option) int {
+	way := 2 * o.policy.index()
+	if o.partly != nil {
+		way++
+	}
+	return way
 }
 
 // fill makes the pool of all options that can be part of an iteration of at
@@ -16,7 +34,7 @@ func (s *search) fill(limitMs float64) {
 	limitMs -= s.first.exposed
 	c := s.catalogue
 	c.upTo(limitMs)
-	s.pool = pool{list: c.list, times: c.times, totals: make([]float64, len(c.list)),
+	s.pool = pool{list: c.list, times: c.times, brief: c.brief, totals: make([]float64, len(c.list)),
 		byKind: make([][]int32, len(c.menus))}
 	steps := s.steps
 	most, sum := make([]int, len(c.menus)), 0

@@ -11,6 +11,17 @@ const (
 	Offload   Policy = "offload"   // as Recompute, with the inputs in host memory
 )
 
+// index of the policy in arrays by policy.
+func (p Policy) index() int {
+	switch p {
+	case Keep:
+		return 0
+	case Recompute:
+		return 1
+	}
+	return 2
+}
+
 // Shares says how the training state is divided between the ranks.
 type Shares string
 
@@ -137,7 +148,8 @@ type ClassCost struct {
 	// it overlaps with computing.
 	OffloadMsPerSample float64
 
-	keptPeak Cost // see withoutKept
+	keptPeak Cost       // see withoutKept
+	kept     [3]float64 // KeptBytesPerSample, by the policy's index
 }
 
 // Collective is the time of the collectives of one unit with even shares.

@@ -57,7 +57,7 @@ func failureText(f orchestrator.Failure) string {
 		fmt.Fprintf(&b, "last lines of rank %d:\n", f.Rank)
 	}
 	for _, line := range f.Lines[max(0, len(f.Lines)-shownLines):] {
-		fmt.Fprintf(&b, "  | %s\n", line)
+		fmt.Fprintf(&b, "  | %s\n", orchestrator.Shown(line))
 	}
 	if len(f.Victims) > 0 {
 		names := make([]string, len(f.Victims))

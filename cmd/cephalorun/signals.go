@@ -12,7 +12,7 @@ import (
 
 // listened are the signals that stop a run. Those of a scheduler ask as politely as
 // the others.
-var listened = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2}
+var listened = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 
 // listenForSignals ends the context at the first signal, with the signal as its cause,
 // and closes force at the second one.

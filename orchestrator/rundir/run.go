@@ -67,12 +67,20 @@ func (r *Run) LogPath(rank int) string { return r.Path(LogsDir, fmt.Sprintf("ran
 
 // prepare fills a new folder and locks it.
 func (r *Run) prepare() error {
+	if err := r.MakeFolders(); err != nil {
+		return err
+	}
+	return r.Lock()
+}
+
+// MakeFolders makes the folders of the run that are not there.
+func (r *Run) MakeFolders() error {
 	for _, dir := range []string{LogsDir, MeasureDir, Checkpoints} {
-		if err := os.Mkdir(r.Path(dir), 0o755); err != nil {
+		if err := os.MkdirAll(r.Path(dir), 0o755); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotWritable, err)
 		}
 	}
-	return r.Lock()
+	return nil
 }
 
 // Lock makes this process the owner until Unlock or its end.

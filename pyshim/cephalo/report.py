@@ -112,6 +112,14 @@ class Reporter:
             peak_memory_bytes=self.peak_bytes(),
         )
 
+    def flush_quickly(self) -> None:
+        """Send the step that is not sent yet, although the process is about to fail: without its
+        loss and its waits where the device must be asked for them, since it may not answer."""
+        step = self._unsent
+        if step is not None and self._device.type == "cuda":
+            step.losses, step.waits = [], []
+        self.flush()
+
     def peak_bytes(self) -> int:
         """Most memory the step's tensors took: from the allocator on CUDA, from the process's
         resident size on CPU."""

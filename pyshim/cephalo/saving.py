@@ -8,6 +8,7 @@ same name stays until then. A disk without room costs the checkpoint and not the
 from __future__ import annotations
 
 import errno
+import fcntl
 import functools
 import os
 import shutil
@@ -29,7 +30,10 @@ ASIDE = "saving-"
 """Begins the name of a checkpoint that is being written."""
 REPLACED = "replaced-"
 """Begins the name of an older checkpoint while the new one takes its place."""
+ATTEMPTS = 10
+"""At giving a checkpoint its name while another run does the same."""
 _FULL = (
+    "Read-only file system",
     "No space left on device",
     "Disk quota exceeded",
     "File too large",
@@ -44,10 +48,14 @@ class Saves:
     called on every rank after a save that succeeded.
     """
 
-    def __init__(self, events: Events, place: Place, step: Callable[[], int]):
+    def __init__(self, events: Events, place: Place, step: Callable[[], int], run_id: str = ""):
         self._events, self._place, self._step = events, place, step
         self.total: Callable[[list[float]], list[float]] | None = None
         self.saved: Callable[[], None] = lambda: None
+        self._run_id = f"{run_id}-" if run_id else ""
+        """In the names of what is being saved, since runs may save into one folder."""
+        self._claimed: dict[Path, int] = {}
+        """Open folders that are locked, or were when they were looked at."""
         self.loaded = False
         """True once the script has loaded a distributed checkpoint."""
 
@@ -90,9 +98,10 @@ class Saves:
     def _save_aside(self, original, state_dict, options) -> tuple[Any, str]:
         """Returns what DCP returned, and why the disk did not take it."""
         final = Path(options["checkpoint_id"]).absolute()
-        aside = final.with_name(ASIDE + final.name)
+        aside = final.with_name(f"{ASIDE}{self._run_id}{final.name}")
         first = dist.get_rank() == 0
         if first:
+            self._claim(final.parent)
             shutil.rmtree(aside, ignore_errors=True)
         problem = self._lack_of_space(state_dict, final.parent, first)
         if problem:
@@ -104,9 +113,26 @@ class Saves:
                 shutil.rmtree(aside, ignore_errors=True)
             if not out_of_space(err):
                 raise
-            return None, "no space left on the device"
+            return None, _words(err)
         self._everywhere(lambda: _take_place(aside, final), first)
         return result, ""
+
+    def _claim(self, folder: Path) -> None:
+        """Lock the folder that checkpoints are saved into, for as long as the process lives, and
+        tell the supervisor if another process has. The lock is the kernel's and leaves no file."""
+        if folder in self._claimed or not folder.exists():  # the first save makes it
+            return
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return  # the save will say why
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._tell("shared", folder)
+        except OSError:
+            pass  # not every file system has locks
+        self._claimed[folder] = descriptor
 
     def _lack_of_space(self, state_dict: Any, folder: Path, first: bool) -> str:
         """Why the checkpoint does not fit; the same answer on every rank."""
@@ -184,11 +210,19 @@ def _put(save: Callable, async_save: Callable, load: Callable) -> Callable[[], N
     return put
 
 
+def _words(err: CheckpointException) -> str:
+    causes = " ".join(str(pair[0]) for pair in err.failures.values())
+    if "Read-only file system" in causes:
+        return "the file system is read-only"
+    return "no space left on the device"
+
+
 def out_of_space(err: CheckpointException) -> bool:
-    """True if every rank that failed did so because the disk, or a limit, takes no more."""
+    """True if every rank that failed did so because the disk, or a limit, takes no more: it is
+    full, or has become read-only."""
     causes = [pair[0] for pair in err.failures.values()]
     return bool(causes) and all(
-        getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
         or any(text in str(cause) for text in _FULL)
         for cause in causes
     )
@@ -220,9 +254,16 @@ def _take_place(aside: Path, final: Path) -> None:
     """Rename ``aside`` to ``final``; what stood there goes only when the new one stands."""
     old = final.with_name(REPLACED + final.name)
     shutil.rmtree(old, ignore_errors=True)
-    if final.exists():
-        os.rename(final, old)
-    os.rename(aside, final)
+    for attempt in range(ATTEMPTS):
+        if final.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.rename(final, old)
+        try:
+            os.rename(aside, final)
+            break
+        except OSError as err:  # another run has put its own there meanwhile
+            if err.errno not in (errno.ENOTEMPTY, errno.EEXIST) or attempt == ATTEMPTS - 1:
+                raise
     folder = os.open(final.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

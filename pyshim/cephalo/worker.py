@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import runpy
@@ -37,6 +38,10 @@ PROFILE_SECONDS = 40.0
 """Time for measuring a script's units, unless CEPHALO_PROFILE_SECONDS says otherwise."""
 
 
+MOST_CHARACTERS = 4000
+"""Of an exception's text in an event."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the environment of a worker says. Nothing else in the package reads it."""
@@ -53,6 +58,7 @@ class Settings:
     profile_seconds: float
     restart: int
     must_resume: bool
+    run_id: str
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> Settings:
@@ -71,6 +77,7 @@ class Settings:
             profile_seconds=float(env.get("CEPHALO_PROFILE_SECONDS") or PROFILE_SECONDS),
             restart=int(env.get("CEPHALO_RESTART_COUNT") or 0),
             must_resume=env.get("CEPHALO_MUST_RESUME") == "1",
+            run_id=env.get("CEPHALO_RUN_ID", ""),
         )
 
 
@@ -89,11 +96,14 @@ def main(argv: Sequence[str]) -> int:
     events = Events(settings.socket, settings.rank, settings.local_rank)
     _announce_exit(events)
     peak: list[Callable[[], int]] = []
+    last_words: list[Callable[[], None]] = []
     try:
-        return _run(settings, events, list(argv), peak)
+        return _run(settings, events, list(argv), peak, last_words)
     except BaseException as err:
         code = _exit_code(err)
         if code:
+            for flush in last_words:
+                flush()
             _tell(events, err, argv[0] if argv else "hardware", peak)
         events.send("exit", code=code)
         return code
@@ -112,7 +122,15 @@ def _announce_exit(events: Events) -> None:
     os._exit = announced
 
 
-def _run(settings: Settings, events: Events, argv: list[str], peak: list[Callable[[], int]]) -> int:
+def _run(
+    settings: Settings,
+    events: Events,
+    argv: list[str],
+    peak: list[Callable[[], int]],
+    last_words: list[Callable[[], None]],
+) -> int:
+    """Run the script. ``peak`` gets what says how much memory was taken, ``last_words`` what sends
+    the last step when the script fails."""
     entry = load_device(settings.devices, settings.device_rank)
     device = claim(entry, settings.local_rank)
     if entry.shared_gpu:
@@ -123,9 +141,10 @@ def _run(settings: Settings, events: Events, argv: list[str], peak: list[Callabl
     feed = Feed(plan, settings.rank, _source(settings))
     reporter = Reporter(events, device)
     peak.append(reporter.peak_bytes)
+    last_words.append(reporter.flush_quickly)
     place = Place()
     commands = Commands(events, settings.run_dir / "logs" / f"stacks-rank-{settings.rank}.txt")
-    saves = Saves(events, place, lambda: reporter.steps)
+    saves = Saves(events, place, lambda: reporter.steps, settings.run_id)
     resume = Resume(events, lambda: saves.loaded, settings.must_resume)
     made: list[Runtime] = []
 
@@ -283,18 +302,27 @@ def _tell(
     own = [f for f in own if os.path.basename(f.filename) not in ("shim.py", "runpy.py")]
     frame = f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else script
     text = "".join(traceback.format_exception(err))
-    if not isinstance(err, SystemExit):
-        print(text, file=sys.stderr, flush=True)
-    elif not isinstance(err.code, int):
-        print(err.code, file=sys.stderr, flush=True)
     events.send(
         "error",
         exception=type(err).__name__,
-        message=str(err),
+        message=_cut(str(err)),
         user_frame=frame,
-        traceback=text,
+        traceback=_cut(text),
         **_memory_need(err, peak),
     )
+    with contextlib.suppress(OSError, ValueError):  # the script may have closed it
+        if not isinstance(err, SystemExit):
+            print(text, file=sys.stderr, flush=True)
+        elif not isinstance(err.code, int):
+            print(err.code, file=sys.stderr, flush=True)
+
+
+def _cut(text: str) -> str:
+    """``text`` without its middle if it is very long; the log has all of it."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    half = MOST_CHARACTERS // 2
+    return f"{text[:half]} [{len(text) - 2 * half} characters left out] {text[-half:]}"
 
 
 def _memory_need(err: BaseException, peak: Sequence[Callable[[], int]]) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -72,6 +73,35 @@ def test_user_case_56_a_save_takes_the_place_of_an_older_one(ranks, tmp_path):
         assert found["phases"] == ["saving", "saved", "saving", "saved", "loaded"]
         assert found["loaded"] and found["placed"] and ".metadata" in found["files"]
         assert found["names"] == ["checkpoint"]
+
+
+def _save_beside_another(path: str) -> tuple[list[str], list[str]]:
+    names, original = [], dcp.save
+
+    def noting(state, **options):
+        names.append(Path(options["checkpoint_id"]).name)
+        return original(state, **options)
+
+    dcp.save = noting
+    heard = Heard()
+    saves = Saves(heard, Place(), lambda: 7, run_id="run-1")
+    saves.total = _total
+    saves.install()
+    other = os.open(Path(path).parent, os.O_RDONLY)
+    if dist.get_rank() == 0:
+        fcntl.flock(other, fcntl.LOCK_EX)
+    dist.barrier()
+    for _ in range(2):
+        dcp.save(_state(), checkpoint_id=path)
+    return names, heard.phases()
+
+
+def test_two_runs_that_save_into_one_folder_do_not_mix(ranks, tmp_path):
+    first, second = ranks(2, _save_beside_another, str(tmp_path / "checkpoint"))
+    saved = ["saving", "saved"]
+    # The other run would write to a name of its own.
+    assert first == (["saving-run-1-checkpoint"] * 2, ["saving", "shared", "saved", *saved])
+    assert second == (["saving-run-1-checkpoint"] * 2, saved * 2)
 
 
 def _load_what_is_damaged(path: str, at: float) -> tuple[dict, list[str]]:
