@@ -158,7 +158,7 @@ const (
 	// failLimit is how long the other ranks may take after the first failure.
 	failLimit = 3 * time.Second
 	// launcherLimit is how long the launcher may take when no worker is left.
-	launcherLimit = time.Second
+	launcherLimit = 2 * time.Second
 	// stacksLimit is how long ranks that are stuck may take to write their stacks.
 	stacksLimit = 2 * time.Second
 )

@@ -164,7 +164,9 @@ func (f PythonFinder) probe(ctx context.Context, path, from string) (Python, err
 	out, err := c.Output()
 	if err != nil {
 		var exit *exec.ExitError
-		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %s", askLimit)
+		} else if errors.As(err, &exit) && len(exit.Stderr) > 0 {
 			err = fmt.Errorf("%w: %s", err, lastLine(string(exit.Stderr)))
 		}
 		return Python{}, fmt.Errorf("%s does not work: %w", path, err)

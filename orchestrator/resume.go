@@ -57,7 +57,7 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 	var saved savedSpec
 	err := run.ReadJSON(rundir.SpecFile, &saved)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && saved.Script == "" {
-		return nil, usage("run %s did not get far enough to be taken up again", run.ID)
+		return nil, usage("run %s did not get far enough to be taken up again, or its %s is damaged", run.ID, run.Path(rundir.SpecFile))
 	}
 	if err != nil {
 		return nil, usage("%w", err)

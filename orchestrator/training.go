@@ -3,6 +3,9 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
@@ -85,7 +88,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 		return nil
 	}
 	if end.stuck != nil {
-		s.screen.say("the stacks of the ranks are in %s", s.run.Path(rundir.LogsDir, "stacks-rank-*.txt"))
+		s.sayStacks()
 	}
 	f := a.failure(end)
 	s.lost = s.without(held, s.lostRanks(ctx, f))
@@ -149,4 +152,25 @@ func (s *session) hearTraining(e events.Event) {
 			s.deps.Logger.Error("write status", "error", err)
 		}
 	}
+}
+
+// sayStacks names where the stacks of ranks that were stuck are, and who could not write its
+// own: one that does not run Python, or that was stopped.
+func (s *session) sayStacks() {
+	var silent []string
+	for rank := range s.devices.Chosen {
+		info, err := os.Stat(s.run.Path(rundir.LogsDir, fmt.Sprintf("stacks-rank-%d.txt", rank)))
+		if err != nil || info.ModTime().Before(s.launched) {
+			silent = append(silent, fmt.Sprint(rank))
+		}
+	}
+	if len(silent) == len(s.devices.Chosen) {
+		s.screen.say("no rank could write its stack")
+		return
+	}
+	text := "the stacks of the ranks are in " + s.run.Path(rundir.LogsDir, "stacks-rank-*.txt")
+	if len(silent) > 0 {
+		text += "; not that of rank " + strings.Join(silent, ", ") + ", which did not answer"
+	}
+	s.screen.say("%s", text)
 }
