@@ -178,7 +178,8 @@ func fakeWork(argv []string) int {
 //	lose NAME             take a device out of the devices file
 //	find NAME             put it back
 //	oom RANK BYTES        that rank runs out of memory and would need so much
-//	hang RANK             that rank stands still, and the others wait for it
+//	hang RANK [deaf]      that rank stands still, and the others wait for it; deaf: it does not
+//	                      hear what it is told either
 //	await COMMAND         wait for that command of the supervisor's, save and stop
 //	rename A B            rename a checkpoint
 //	own NAME              make a file of its own beside the checkpoints
@@ -282,14 +283,20 @@ func (w *fakeWorker) script(lines, args []string) int {
 			time.Sleep(time.Minute)
 		case "hang":
 			w.meet()
-			if rest == strconv.Itoa(w.rank) {
+			who, deaf, _ := strings.Cut(rest, " ")
+			if who == strconv.Itoa(w.rank) {
 				w.send("heartbeat", map[string]any{"step": w.step, "phase": "script", "moves": 7})
+				if deaf != "" {
+					time.Sleep(time.Minute)
+				}
 			} else {
 				w.send("heartbeat", map[string]any{"step": w.step, "phase": "forward", "unit": "Block 2", "collective": "gather", "moves": 9})
 			}
 			for told := range w.told {
 				if strings.Contains(told, "stacks") {
-					w.send("stacks", map[string]any{"path": "somewhere"})
+					path := filepath.Join(os.Getenv("CEPHALO_RUN_DIR"), "logs", fmt.Sprintf("stacks-rank-%d.txt", w.rank))
+					_ = os.WriteFile(path, []byte("File train.py, line 3"), 0o644)
+					w.send("stacks", map[string]any{"path": path})
 				}
 			}
 		case "await":

@@ -13,7 +13,7 @@ func TestUserCase30ARankThatHoldsTheOthersUp(t *testing.T) {
 	b.train(exitDone, "steps 3\nsave\nuntil 1 hang 1\nsteps 8\n", []string{
 		"restart 1 of 3: stuck: rank 1 on cpu device slow failed after step 3: it holds the others up, no rank has gone on for",
 		"rank 0 waits for the gather of Block 2 in forward after step 3; rank 1 is in script after step 3",
-		"stacks-rank-*.txt", "done after 8 steps",
+		"the stacks of the ranks are in", "stacks-rank-*.txt", "done after 8 steps",
 	}, resume, "--stuck-after", "300ms")
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("took %s", took)
@@ -24,6 +24,13 @@ func TestUserCase30ARankThatHoldsTheOthersUp(t *testing.T) {
 	if n := len(b.journal("heartbeat", "phase")); n != 0 {
 		t.Errorf("%d heartbeats in the journal", n)
 	}
+}
+
+// A rank inside of a loop of C's cannot write where it is.
+func TestAStackThatIsMissingIsNamed(t *testing.T) {
+	b := newBench(t)
+	b.train(exitDone, "steps 3\nsave\nuntil 1 hang 1 deaf\nsteps 5\n", []string{"stacks-rank-*.txt; not that of rank 1, which did not answer", "done after 5 steps"},
+		resume, "--stuck-after", "500ms")
 }
 
 // Without an answer the run still ends within bounds.
