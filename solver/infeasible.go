@@ -87,10 +87,10 @@ func (m *model) nearest(kinds []*frugal, shares Shares, picks [][]int) *Infeasib
 	for k, list := range picks {
 		f := kinds[k]
 		batch, state := list[0]+left, part(m.stateBytes, f.k.even)
-		share, arriving := f.k.even, int64(0)
-		must := int64(0) // what it needs whoever takes the samples that are left
+		arriving := int64(0) // beyond what even shares bring
+		must := int64(0)     // what it needs whoever takes the samples that are left
 		if shares == RaggedShares {
-			share = max(0, TotalPPM-(ppm-max(0, f.share(list[0]))))
+			share := max(0, TotalPPM-(ppm-max(0, f.share(list[0]))))
 			state = part(m.stateBytes, share)
 			arriving = m.transit(m.stateBytes, m.window(m.every()), share)
 		} else {
