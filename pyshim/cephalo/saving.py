@@ -38,6 +38,7 @@ _FULL = (
     "Disk quota exceeded",
     "File too large",
     "file write failed",
+    "unexpected pos",  # of torch.save, which hides the error of a short write behind it
 )
 
 
