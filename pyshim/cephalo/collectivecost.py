@@ -31,8 +31,8 @@ a tight fit give one rank up to nine tenths."""
 @dataclass(frozen=True)
 class CollectiveTimes:
     """Milliseconds of one unit's gather, and of its reduction: how much longer both take together,
-    since in the backward of several units a gather is under way as well, and a transport may carry
-    more with two than with one. For a unit without others of its class the reduction alone."""
+    since in the backward a gather is under way as well, and a transport may carry more with two
+    than with one. For the unit that is reduced last, the reduction alone."""
 
     all_gather_ms: float
     reduce_scatter_ms: float
@@ -61,15 +61,21 @@ def uneven_shares(world_size: int) -> list[int]:
 
 
 def measure_collectives(
-    unit: Unit, count: int, state_ppm: Sequence[int], stopwatch: Stopwatch, together: Together
+    unit: Unit,
+    count: int,
+    state_ppm: Sequence[int],
+    stopwatch: Stopwatch,
+    together: Together,
+    alone: bool = False,
 ) -> CollectiveTimes:
     """Median times of one of ``count`` such units with these shares, on buffers of their own: cast,
-    collective and copies. Collective; the slowest rank's time counts on each."""
+    collective and copies. ``alone``: no gather runs beside its reduction. Collective; the slowest
+    rank's time counts on each."""
     gathers, reduces = issues_of(unit, state_ppm)
     if not gathers:
         return CollectiveTimes(0.0, 0.0)
     rounds = min(ROUNDS, count)
-    beside = gathers if count > 1 else ()
+    beside = () if alone else gathers
     runs: list[list[float]] = []
     while len(runs) <= FEWEST_RUNS or (
         len(runs) <= MOST_RUNS and sum(map(sum, runs[1:])) < ENOUGH_MS
@@ -80,7 +86,7 @@ def measure_collectives(
         reduction = stopwatch.wall_ms(lambda: carry(beside, reduces, rounds))
         runs.append(together.largest(gather, reduction))
     gather, reduction = (statistics.median(r[i] for r in runs[1:]) / rounds for i in range(2))
-    return CollectiveTimes(gather, max(0.0, reduction - gather) if count > 1 else reduction)
+    return CollectiveTimes(gather, reduction if alone else max(0.0, reduction - gather))
 
 
 def issues_of(unit: Unit, state_ppm: Sequence[int]) -> tuple[list[_Gather], list[_Reduce]]:

@@ -91,7 +91,7 @@ class Profiler:
             engine._sign(run, leaves, spec, batch)
         classes = classify(engine)
         order = capture(engine, classes, run, args, kwargs)
-        collectives, ragged = self._collectives(classes)
+        collectives, ragged = self._collectives(engine, classes)
         held = held_bytes(engine, classes)
         room = room_bytes(self._entry, device)
         bench = Bench(
@@ -152,14 +152,21 @@ class Profiler:
         """Seconds of the budget that are left on the slowest rank."""
         return -self._together.largest(time.perf_counter() - deadline)[0]
 
-    def _collectives(self, classes: list[UnitClass]) -> tuple[dict[str, CollectiveTimes], float]:
+    def _collectives(
+        self, engine: Engine, classes: list[UnitClass]
+    ) -> tuple[dict[str, CollectiveTimes], float]:
         """Times by class with even shares, and how much longer strongly uneven ones take."""
         world = self._runtime.comm.world_size
         times: dict[str, CollectiveTimes] = {}
         for made in classes:
             self._progress(f"{made.name} collectives")
             times[made.name] = measure_collectives(
-                made.units[0], len(made.units), even_shares(world), self._stopwatch, self._together
+                made.units[0],
+                len(made.units),
+                even_shares(world),
+                self._stopwatch,
+                self._together,
+                alone=is_held(engine, made),
             )
         heaviest = max(classes, key=lambda c: times[c.name].total_ms)
         even = times[heaviest.name].total_ms
@@ -171,6 +178,7 @@ class Profiler:
             uneven_shares(world),
             self._stopwatch,
             self._together,
+            alone=is_held(engine, heaviest),
         )
         return times, max(1.0, uneven.total_ms / even)
 
