@@ -240,8 +240,8 @@ func (a *attempt) say(format string, args ...any) {
 
 // lookForStuck is the rank that holds the others up, if one does.
 func (a *attempt) lookForStuck() *Failure {
-	if a.stuckAfter <= 0 || a.mode != launch.Train {
-		return nil
+	if a.stuckAfter <= 0 || a.mode != launch.Train && !a.watched.oneEnded() {
+		return nil // measuring has a time of its own, but nobody comes back from its end
 	}
 	if f, ok := a.watched.stuck(a.deps.Now()); ok {
 		return &f
@@ -314,10 +314,13 @@ func (a *attempt) launcherSignal(end ended) int {
 	return max(a.words.ownSignal(), end.outcome.Signal)
 }
 
+// interrupted is what a worker raises when torchrun passes a SIGINT on.
+const interrupted = "KeyboardInterrupt"
+
 // failure is the first real failure, with where to read on.
 func (a *attempt) failure(end ended) Failure {
 	f := end.stories.judge(end.outcome, a.words.killedFirst())
-	if signal := a.launcherSignal(end); signal > 0 && (f.Reason != reasonException || f.ofPeers) {
+	if signal := a.launcherSignal(end); signal > 0 && (f.Reason != reasonException || f.ofPeers || f.Exception == interrupted) {
 		f = Failure{Rank: events.NoRank, Step: end.stories.steps(), Reason: reasonLauncher,
 			Message: fmt.Sprintf("torchrun was ended by signal %d (%s), and the workers with it", signal, unix.SignalName(unix.Signal(signal)))}
 	}

@@ -21,6 +21,8 @@ type CheckpointReport struct {
 	Tensors  int      `json:"tensors"`
 	Bytes    int64    `json:"bytes"`
 	Files    int      `json:"files,omitempty"`
+	// NotWritten says why the file to export to could not be written.
+	NotWritten string `json:"not_written,omitempty"`
 }
 
 // CheckpointTool reads checkpoints with the user's PyTorch, on the processor alone.
@@ -41,6 +43,11 @@ sys.exit(main(sys.argv[2:]))
 
 // Verify looks whether all of each checkpoint is there; deep reads every block too.
 func (t CheckpointTool) Verify(ctx context.Context, paths []string, deep bool) ([]CheckpointReport, error) {
+	for _, path := range paths {
+		if info, err := os.Stat(t.path(path)); err != nil || !info.IsDir() {
+			return nil, usage("checkpoint %s: there is no such folder", path)
+		}
+	}
 	args := []string{"verify"}
 	if deep {
 		args[0] = "verify-deep"
@@ -54,6 +61,9 @@ func (t CheckpointTool) Verify(ctx context.Context, paths []string, deep bool) (
 // Export writes the model of a checkpoint as one safetensors file. part is the key that
 // the script saved the model under; empty finds it.
 func (t CheckpointTool) Export(ctx context.Context, path, out, part string) (CheckpointReport, error) {
+	if err := exportable(t.path(path), t.path(out)); err != nil {
+		return CheckpointReport{}, err
+	}
 	args := []string{"export", t.path(path), t.path(out)}
 	if part != "" {
 		args = append(args, part)
@@ -62,7 +72,25 @@ func (t CheckpointTool) Export(ctx context.Context, path, out, part string) (Che
 	if err != nil {
 		return CheckpointReport{}, err
 	}
+	if why := reports[0].NotWritten; why != "" {
+		return CheckpointReport{}, machine("%s", why)
+	}
 	return reports[0], nil
+}
+
+// exportable refuses to write where something else than a file is, or belongs.
+func exportable(path, out string) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(out))
+	if err != nil {
+		return usage("export to %s: there is no folder %s", out, filepath.Dir(out))
+	}
+	if inside, err := filepath.EvalSymlinks(path); err == nil && dir == inside {
+		return usage("export to %s: that is inside of the checkpoint; choose a file elsewhere", out)
+	}
+	if info, err := os.Stat(out); err == nil && !info.Mode().IsRegular() {
+		return usage("export to %s: it is there and is not a file", out)
+	}
+	return nil
 }
 
 func (t CheckpointTool) path(path string) string {

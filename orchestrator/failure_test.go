@@ -69,6 +69,28 @@ func TestUserCase31TheFirstRealFailureIsNamed(t *testing.T) {
 	}
 }
 
+// Words about connections say nothing of peers where the script itself raises them.
+func TestWhoSpeaksOfPeers(t *testing.T) {
+	user, inside := "  File \"/home/me/train.py\", line 3, in main\n", "  File \"/v/site-packages/torch/distributed/c10d.py\", line 9, in wait\n"
+	cases := []struct {
+		message, traceback string
+		want               bool
+	}{
+		{"cannot reach the tracker: Connection refused", user, false},
+		{"plugin aws-nccl missing", inside + user, false},
+		{"Connection closed by peer", user + inside, true},
+		{"[../third_party/gloo/gloo/transport/tcp/pair.cc:561] Connection closed by peer", user, true},
+		{"Connection closed by peer", "", true},
+		{"boom", inside, false},
+	}
+	for _, c := range cases {
+		e := events.Event{Kind: events.Error, Exception: "RuntimeError", Message: c.message, Traceback: c.traceback}
+		if got := speaksOfPeers(e); got != c.want {
+			t.Errorf("%q raised in %q: %v", c.message, c.traceback, got)
+		}
+	}
+}
+
 // The streams of a killed rank, and of one that was ended because of it, may be read in
 // any order; torchrun knows.
 func TestTheRankThatWasKilledFirst(t *testing.T) {

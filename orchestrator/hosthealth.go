@@ -46,26 +46,20 @@ func (s *session) watchOf(devices []profiler.Device, tell func(hostwatch.State, 
 // tellOfHost keeps what the machine says. It is called by the watch's goroutine, and uses
 // of the session only what may be used by several.
 func (s *session) tellOfHost() func(hostwatch.State, []string) {
-	run, journal, screen, log := s.run, s.journal, s.screen, s.deps.Logger
+	run, journal, screen, unkept := s.run, s.journal, s.screen, &s.unkept
 	var kept time.Time
 	return func(state hostwatch.State, told []string) {
-		if err := rundir.WriteJSON(run.Path(rundir.MachineFile), state); err != nil {
-			log.Error("write what the machine says", "error", err)
-		}
+		unkept.say(screen, rundir.WriteJSON(run.Path(rundir.MachineFile), state))
 		e := events.Event{Time: state.Updated, Kind: events.Hardware, Rank: events.NoRank, Machine: state}
 		for _, text := range told {
 			screen.say("note: %s", text)
 			e.Message = text
-			if err := journal.Write(e); err != nil {
-				log.Error("keep event", "error", err)
-			}
+			unkept.say(screen, journal.Write(e))
 			kept = state.Updated
 		}
 		if state.Updated.Sub(kept) >= keepHealthEvery {
 			kept = state.Updated
-			if err := journal.Write(e); err != nil {
-				log.Error("keep event", "error", err)
-			}
+			unkept.say(screen, journal.Write(e))
 		}
 	}
 }

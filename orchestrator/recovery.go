@@ -45,9 +45,7 @@ func (s *session) afterFailure(ctx context.Context, f Failure) error {
 		return err
 	}
 	s.checkCheckpoints()
-	if s.restarts.newest() == nil && s.restarts.BestStep > 0 {
-		s.screen.say("no whole checkpoint is known: the script may begin again at step 1, and %d steps may be done again", s.restarts.BestStep)
-	}
+	s.sayIfAllIsDoneAgain()
 	s.pause(ctx, v.pause)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -80,5 +78,12 @@ func (s *session) pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+}
+
+// sayIfAllIsDoneAgain warns where the script has nothing to go on from.
+func (s *session) sayIfAllIsDoneAgain() {
+	if s.restarts.newest() == nil && s.restarts.BestStep > 0 {
+		s.screen.say("no whole checkpoint is known: the script may begin again at step 1, and %d steps may be done again", s.restarts.BestStep)
 	}
 }

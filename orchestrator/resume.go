@@ -43,12 +43,10 @@ func Resume(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (s
 		return show.Report{}, err
 	}
 	defer s.close()
-	s.screen.say("run %s is taken up again after step %d; %d of %d restarts without progress are used up",
+	s.screen.say("run %s is taken up again (last step so far: %d); %d of %d restarts without progress are used up",
 		run.ID, s.restarts.BestStep, s.restarts.Spent, s.spec.MaxRestarts)
-	if s.restarts.BestStep > 0 && !s.policy().resumable {
-		return s.conclude(ctx, usage("%d steps are done and no checkpoint was saved, so the script would begin again at step 1; start it anew, with --resume-args if it can resume", s.restarts.BestStep))
-	}
 	s.checkCheckpoints()
+	s.sayIfAllIsDoneAgain()
 	s.restarts.Total++
 	return s.conclude(ctx, s.plannedRun(ctx))
 }
@@ -83,6 +81,11 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 			s.restarts.replay(journal, s.remembered())
 		}
 		s.taken = true
+		if steps := s.restarts.BestStep; steps > 0 && !s.policy().resumable {
+			err = usage("%d steps are done and no checkpoint was saved, so the script would begin again at step 1; start it anew, with --resume-args if it can resume", steps)
+		}
+	}
+	if err == nil {
 		err = s.fillFolder()
 	}
 	if err != nil {

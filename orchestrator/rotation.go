@@ -37,7 +37,7 @@ func (s *session) rotate() {
 	}
 	// It is noted before, so that nobody counts on what is half gone.
 	if err := s.restarts.write(s.run); err != nil {
-		s.deps.Logger.Error("keep checkpoints", "error", err)
+		s.unkept.say(s.screen, err)
 		return
 	}
 	done := make(chan []removed, 1)
@@ -81,9 +81,7 @@ func (s *session) collectRemoved(limit time.Duration) {
 		s.restarts.Checkpoints = slices.DeleteFunc(s.restarts.Checkpoints, func(c savedCheckpoint) bool { return c.Path == one.path && c.Removing })
 		s.note(events.Event{Kind: events.Checkpoint, Phase: checkpointRemoved, Path: one.path})
 	}
-	if err := s.restarts.write(s.run); err != nil {
-		s.deps.Logger.Error("keep checkpoints", "error", err)
-	}
+	s.unkept.say(s.screen, s.restarts.write(s.run))
 }
 
 // surplus marks and returns those that go when so many are kept. Only complete ones count,

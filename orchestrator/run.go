@@ -107,9 +107,7 @@ func (s *session) conclude(ctx context.Context, err error) (show.Report, error) 
 			failure = &script.Failure
 		}
 	}
-	if stateErr := s.enter(outcome, message, failure); stateErr != nil {
-		s.deps.Logger.Error("enter state", "error", stateErr)
-	}
+	s.unkept.say(s.screen, s.enter(outcome, message, failure))
 	if s.tracker == nil {
 		return show.Report{}, err
 	}

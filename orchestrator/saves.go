@@ -75,9 +75,7 @@ func (s *session) hearCheckpoint(e events.Event) {
 	default:
 		return
 	}
-	if err := r.write(s.run); err != nil {
-		s.deps.Logger.Error("keep checkpoint", "error", err)
-	}
+	s.unkept.say(s.screen, r.write(s.run))
 }
 
 // remembered is how many checkpoints are: all that are kept, and those that are to go.

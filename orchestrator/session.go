@@ -67,6 +67,7 @@ type session struct {
 	drifted   map[string]float64
 	restUntil int
 	replanned int
+	unkept    unkept
 	removing  <-chan []removed // nil unless checkpoints are being removed
 	// launched is when the newest attempt began, and firstStep how long the first one
 	// took to its first step; 0 before that.
@@ -214,16 +215,14 @@ func (s *session) writeStatus(status Status) error {
 }
 
 // note keeps an event of our own. A journal that cannot be written costs the event
-// and not the run; it is said once in the log.
+// and not the run; it is said once.
 func (s *session) note(e events.Event) {
 	e.Time, e.Rank = s.deps.Now(), events.NoRank
 	s.keep(e)
 }
 
 func (s *session) keep(e events.Event) {
-	if err := s.journal.Write(e); err != nil {
-		s.deps.Logger.Error("keep event", "error", err)
-	}
+	s.unkept.say(s.screen, s.journal.Write(e))
 }
 
 // newAttempt prepares a start of torchrun.

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"context"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/supervise"
@@ -62,8 +61,7 @@ type Deps struct {
 	// Events gets every event as a JSON line; nil without --json.
 	Events io.Writer
 	// Width is the terminal's width in columns; 0 when Stderr is no terminal.
-	Width  int
-	Logger *slog.Logger
+	Width int
 	// Force is closed when the user does not want to wait any longer.
 	Force <-chan struct{}
 	// LookEvery is how often lost devices are looked for; 0 is a sensible time.

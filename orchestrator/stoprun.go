@@ -22,6 +22,9 @@ func StopRun(ctx context.Context, run *rundir.Run, signal unix.Signal) error {
 	if err != nil {
 		return usage("stop run: %w", err)
 	}
+	if owner.PID <= 0 {
+		return usage("stop run: %s names no owner: it is damaged", run.Path(rundir.OwnerFile))
+	}
 	if host, _ := os.Hostname(); owner.Host != host {
 		return usage("run %s is on host %s, and this is %s", run.ID, owner.Host, host)
 	}
@@ -42,7 +45,7 @@ func StopRun(ctx context.Context, run *rundir.Run, signal unix.Signal) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("stop run %s: it has been asked and still runs: %w", run.ID, ctx.Err())
+			return fmt.Errorf("run %s has been asked to stop and still runs; ask again with a longer --wait, or end its pid %d: nothing it started outlives it", run.ID, owner.PID)
 		}
 	}
 	return nil

@@ -140,17 +140,13 @@ func (s *session) hearTraining(e events.Event) {
 		if s.firstStep == 0 {
 			s.firstStep = s.deps.Now().Sub(s.launched)
 		}
-		if err := s.enter(Training, "", nil); err != nil {
-			s.deps.Logger.Error("enter state", "error", err)
-		}
+		s.unkept.say(s.screen, s.enter(Training, "", nil))
 	}
 	s.screen.progress(step)
 	s.nameStragglers(step)
 	s.watchDrift(step)
 	if s.deps.Now().Sub(s.written) >= statusInterval {
-		if err := s.writeStatus(Status{State: s.state, Step: &step}); err != nil {
-			s.deps.Logger.Error("write status", "error", err)
-		}
+		s.unkept.say(s.screen, s.writeStatus(Status{State: s.state, Step: &step}))
 	}
 }
 

@@ -124,6 +124,9 @@ func (w *watch) allowance(now time.Time) time.Duration {
 	if slices.Contains(w.started, false) {
 		return initLimit
 	}
+	if len(w.stepMs) == 0 && w.oneEnded() {
+		return w.least // the others may wait for it for ever
+	}
 	if len(w.stepMs) == 0 {
 		return w.first
 	}
@@ -154,6 +157,11 @@ func (w *watch) oneIsSilent(now time.Time) bool {
 func (w *watch) works(p place, now time.Time) bool {
 	still := float64(now.Sub(w.moved).Milliseconds())
 	return p.collective == "" && still > 0 && now.Sub(p.seen) < beatLimit && (p.cpuMs-p.cpuAtMove)/still > 0.2
+}
+
+// oneEnded says that a rank has come to its end.
+func (w *watch) oneEnded() bool {
+	return slices.ContainsFunc(w.places, func(p place) bool { return p.ended })
 }
 
 // beats says that some rank sends heartbeats.

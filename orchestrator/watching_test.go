@@ -53,6 +53,26 @@ func TestARankThatHasEndedHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// Before the first step the ranks have long, but not for one that is not there any more.
+func TestARankThatEndsBeforeTheFirstStepIsNotWaitedForLong(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newWatch(2, time.Minute, firstStepLimit, at)
+	for rank := range 2 {
+		w.take(events.Event{Kind: events.Start, Rank: rank}, at)
+	}
+	late := at.Add(2 * time.Minute)
+	if _, stuck := w.stuck(late); stuck {
+		t.Error("stuck while both are there")
+	}
+	w.take(events.Event{Kind: events.Exit, Rank: 1, Code: code(0)}, at)
+	if _, stuck := w.stuck(at.Add(59 * time.Second)); stuck {
+		t.Error("stuck at once")
+	}
+	if _, stuck := w.stuck(late); !stuck {
+		t.Error("waits for a rank that has ended")
+	}
+}
+
 func TestUserCase19WhoHoldsTheOthersUp(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	beat := func(rank, step int, phase, unit, collective string, moves int64) events.Event {

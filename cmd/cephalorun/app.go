@@ -83,7 +83,7 @@ func (a *app) deps(o *options, force <-chan struct{}) (orchestrator.Deps, error)
 	}
 	d := orchestrator.Deps{
 		Supervisor: guard, GPUs: a.gpus, CPU: a.cpu, Environ: a.environ, Dir: a.dir, Now: a.now,
-		Stdout: stdout, Stderr: stderr, Width: a.width, Logger: log, Force: force, Pause: a.pause, LookEvery: a.lookEvery,
+		Stdout: stdout, Stderr: stderr, Width: a.width, Force: force, Pause: a.pause, LookEvery: a.lookEvery,
 		ReadEvery: a.readEvery, Pressure: a.pressure,
 	}
 	d.ReadAllGPUs = a.readAllGPUs

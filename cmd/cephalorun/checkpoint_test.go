@@ -45,4 +45,20 @@ func TestUserCase55ListOfCheckpoints(t *testing.T) {
 	b.out.content.Reset()
 	b.mustRun(exitDone, []string{"step-008", "incomplete: it was being saved"}, "checkpoint", "ls", folder)
 	b.mustRun(exitUsage, []string{"neither a folder nor a run"}, "checkpoint", "ls", "nothing")
+	b.mustRun(exitUsage, []string{"nothing", "there is no such folder"}, "checkpoint", "verify", "nothing")
+	whole := filepath.Join(folder, "step-008")
+	for out, says := range map[string]string{
+		folder:                                 "is there and is not a file",
+		filepath.Join(whole, "__0_0.distcp"):   "inside of the checkpoint",
+		filepath.Join(folder, "none", "model"): "there is no folder",
+	} {
+		b.mustRun(exitUsage, []string{out, says}, "checkpoint", "export", whole, out)
+	}
+	if err := os.Mkdir(filepath.Join(folder, "step-\n9"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "step-\n9", "__0_0.distcp"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.mustRun(exitDone, []string{"step-·9"}, "checkpoint", "ls", folder)
 }

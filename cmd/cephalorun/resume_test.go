@@ -26,7 +26,7 @@ func TestUserCase26ASchedulerStopsARunAndItGoesOn(t *testing.T) {
 			b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(c.signal) })
 			script := "steps 3\nsave\nuntil 1 steps 5\nuntil 1 await save-and-stop\nsteps 8\n"
 			b.train(c.code, script, []string{"waiting for the script's next checkpoint, 3"}, resume)
-			b.mustRun(exitDone, []string{"is taken up again after step 5", "the script goes on after step 5", "done after 3 steps"}, "resume")
+			b.mustRun(exitDone, []string{"is taken up again (last step so far: 5)", "the script goes on after step 5", "done after 3 steps"}, "resume")
 			b.mustRun(exitUsage, []string{"is done"}, "resume")
 		})
 	}

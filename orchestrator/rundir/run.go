@@ -50,7 +50,7 @@ const (
 	RestartsFile = "restarts.json"
 	MachineFile  = "machine.json" // what the machine said last
 	SpecFile     = "spec.json"
-	ownerFile    = "run.json"
+	OwnerFile    = "run.json"
 	lockFile     = ".lock"
 )
 
@@ -111,12 +111,12 @@ func (r *Run) Unlock() {
 }
 
 // SetOwner writes who runs the run.
-func (r *Run) SetOwner(o Owner) error { return WriteJSON(r.Path(ownerFile), o) }
+func (r *Run) SetOwner(o Owner) error { return WriteJSON(r.Path(OwnerFile), o) }
 
 // Owner reads who runs, or ran, the run.
 func (r *Run) Owner() (Owner, error) {
 	var o Owner
-	return o, r.ReadJSON(ownerFile, &o)
+	return o, r.ReadJSON(OwnerFile, &o)
 }
 
 // Running says whether the owner still holds the run.
@@ -130,8 +130,14 @@ func (r *Run) Running() bool {
 	return errors.Is(err, unix.EWOULDBLOCK)
 }
 
+// mostBytes is more than any of a run's JSON files has.
+const mostBytes = 1 << 28
+
 // ReadJSON reads one of the run's files.
 func (r *Run) ReadJSON(name string, into any) error {
+	if info, err := os.Stat(r.Path(name)); err == nil && (!info.Mode().IsRegular() || info.Size() > mostBytes) {
+		return fmt.Errorf("read %s: it is not a file, or has more than %d bytes", r.Path(name), mostBytes)
+	}
 	data, err := os.ReadFile(r.Path(name))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -2,6 +2,7 @@ package show
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -17,6 +18,11 @@ func tableLast(header []string, rows [][]string) string {
 }
 
 func lay(header []string, rows [][]string, left func(column int) bool) string {
+	for _, row := range rows {
+		for i := range row {
+			row[i] = printable(row[i])
+		}
+	}
 	widths := make([]int, len(header))
 	for _, row := range append([][]string{header}, rows...) {
 		for i, cell := range row {
@@ -40,4 +46,14 @@ func lay(header []string, rows [][]string, left func(column int) bool) string {
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	return b.String()
+}
+
+// printable has a dot for what would move the cursor of a terminal.
+func printable(cell string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '·'
+	}, cell)
 }

@@ -6,6 +6,7 @@ Only one tensor is in memory at a time.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -36,6 +37,10 @@ _DTYPES = {
 }
 _WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.")
 _OPTIMIZERS = ("optim", "optimizer", "optimizers", "optimizer_state_dict")
+
+
+class NotWritten(OSError):
+    """The file to export to cannot be written; the checkpoint has no part in it."""
 
 
 def model_tensors(
@@ -71,7 +76,7 @@ def model_tensors(
 
 def export(path: Path, out: Path, part: str | None = None) -> dict[str, int]:
     """Write the model of the checkpoint ``path`` to ``out``. Raises BrokenCheckpoint, also for one
-    that is not whole."""
+    that is not whole, and NotWritten."""
     report = verify(path)
     if report.problems:
         raise BrokenCheckpoint("; ".join(report.problems[:3]))
@@ -102,8 +107,11 @@ def export(path: Path, out: Path, part: str | None = None) -> dict[str, int]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, out)
+    except OSError as err:
+        raise NotWritten(f"{out} cannot be written: {err.strerror or err}") from err
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
     return {"tensors": len(found), "bytes": position}
 
 
@@ -132,6 +140,8 @@ def _look(path: Path, deep: bool) -> dict[str, Any]:
 def _told(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return work()
+    except NotWritten as err:
+        return {"not_written": str(err)}
     except (BrokenCheckpoint, OSError) as err:
         return {"problems": [str(err)]}
 

@@ -106,6 +106,8 @@ def read_chunk(
         block = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as err:
         raise BrokenCheckpoint(f"{name}: {info.relative_path} cannot be read: {err}") from err
+    if not isinstance(block, torch.Tensor):
+        raise BrokenCheckpoint(f"{name}: {info.relative_path} holds something else there")
     if block.shape != chunk.sizes:
         raise BrokenCheckpoint(f"{name}: a block of {list(block.shape)}, not {list(chunk.sizes)}")
     return block

@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from cephalo import checkpoint_files, ragged, runtime, sharding
-from cephalo.checkpoint_export import export
+from cephalo.checkpoint_export import NotWritten, export, main
 from cephalo.checkpoint_files import BrokenCheckpoint, verify
 from cephalo.runtime import Runtime
 from training import SHARES, Model, plan_of
@@ -132,3 +132,21 @@ def test_metadata_of_a_plain_script_is_read(tmp_path):
     model.load_state_dict(read_safetensors(tmp_path / "m.safetensors"), strict=True)
     with pytest.raises(BrokenCheckpoint, match="there is no tensor under 'nothing'"):
         export(tmp_path / "c", tmp_path / "m.safetensors", "nothing")
+
+
+def test_a_block_that_is_no_tensor_is_named(copy):
+    first, second = sorted(copy.glob("*.distcp"))[:2]
+    aside = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(aside)
+    assert verify(copy, deep=True).problems
+
+
+def test_a_file_that_cannot_be_written_is_not_the_checkpoints_fault(saved, tmp_path, capsys):
+    out = tmp_path / "model"
+    out.mkdir()
+    with pytest.raises(NotWritten, match="model cannot be written"):
+        export(saved, out)
+    assert main(["export", str(saved), str(out)]) == 0
+    assert "cannot be written" in json.loads(capsys.readouterr().out)[0]["not_written"]
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]

@@ -13,7 +13,9 @@ if __name__ == "__main__":
         sys.exit(main())
     except ChildFailedError as err:
         # torchrun knows who died first: it looked before it ended the others.
-        rank, failure = err.get_first_failure()
+        # One that a signal ended did not end because of the others.
+        killed = [(r, f) for r, f in err.failures.items() if f.exitcode < 0]
+        rank, failure = min(killed, key=lambda k: k[1].timestamp, default=err.get_first_failure())
         first = {"rank": rank, "exit_code": failure.exitcode}
         print(json.dumps({"first_failure": first}), file=sys.stderr, flush=True)
         raise
