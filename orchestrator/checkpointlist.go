@@ -108,6 +108,9 @@ func checkpointAt(dir string) (Checkpoint, bool) {
 		}
 		if e.Name() == metadataFile {
 			c.Problem = ""
+			if info.Size() == 0 {
+				c.Problem = metadataFile + " is empty"
+			}
 		}
 		is = is || e.Name() == metadataFile || strings.HasSuffix(e.Name(), ".distcp")
 	}

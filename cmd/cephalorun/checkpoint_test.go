@@ -60,5 +60,8 @@ func TestUserCase55ListOfCheckpoints(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "step-\n9", "__0_0.distcp"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b.mustRun(exitDone, []string{"step-·9"}, "checkpoint", "ls", folder)
+	if err := os.WriteFile(filepath.Join(folder, "step-\n9", ".metadata"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.mustRun(exitDone, []string{"step-·9", "incomplete: .metadata is empty"}, "checkpoint", "ls", folder)
 }
