@@ -326,6 +326,9 @@ func (a *attempt) failure(end ended) Failure {
 	}
 	if end.stuck != nil && (f.Rank < 0 || f.Reason == reasonKilled || f.ofPeers) {
 		f = *end.stuck
+		if early, ok := end.stories.leftEarly(); ok {
+			f = early // the others waited for it
+		}
 		f.Host = end.stories.ranks[f.Rank].host
 	}
 	if name := a.words.signalOf(f.Rank); f.Reason == reasonKilled && name != "" {

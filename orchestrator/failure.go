@@ -245,6 +245,16 @@ func (r rankStory) suspect(rank int) (suspect, bool) {
 	return suspect{}, false
 }
 
+// leftEarly is the first rank that ended with 0 by its own doing.
+func (s *stories) leftEarly() (Failure, bool) {
+	for rank, r := range s.ranks {
+		if found, ok := r.suspect(rank); ok && found.weight == leftEarly {
+			return found.failure, true
+		}
+	}
+	return Failure{}, false
+}
+
 // peerWords occur in errors that tell of the death of another rank.
 var peerWords = []string{
 	"connection closed by peer", "connection reset by peer", "broken pipe", "connection refused",

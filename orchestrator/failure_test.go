@@ -69,6 +69,20 @@ func TestUserCase31TheFirstRealFailureIsNamed(t *testing.T) {
 	}
 }
 
+// Ranks that are ended because they stood still do not hide the one they waited for.
+func TestTheRankThatLeftEarlyIsFoundAmongTheKilled(t *testing.T) {
+	s := newStories(2)
+	for _, e := range []events.Event{
+		{Kind: events.Hello, Rank: 0}, {Kind: events.Hello, Rank: 1},
+		{Kind: events.Exit, Rank: 1, Code: code(0)}, {Kind: events.Gone, Rank: 1}, {Kind: events.Gone, Rank: 0},
+	} {
+		s.add(e)
+	}
+	if f, ok := s.leftEarly(); !ok || f.Rank != 1 || f.Reason != reasonEarlyExit {
+		t.Errorf("%v, %+v", ok, f)
+	}
+}
+
 // Words about connections say nothing of peers where the script itself raises them.
 func TestWhoSpeaksOfPeers(t *testing.T) {
 	user, inside := "  File \"/home/me/train.py\", line 3, in main\n", "  File \"/v/site-packages/torch/distributed/c10d.py\", line 9, in wait\n"
