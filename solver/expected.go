@@ -60,7 +60,7 @@ func (e expectation) moment(class, done int) float64 {
 // way is added up.
 func (e expectation) ending(class int) float64 {
 	u := e.m.problem.Units[class]
-	return e.d.Costs[u.Class].FirstMemoryBytes.Points[0][1] + e.around(class, min(1, u.Count-1), true)
+	return e.d.Costs[u.Class].FirstMemoryBytes.Points[0][1] + e.around(class, 1, true)
 }
 
 // around is what units beside the one that is computed hold. ends says that the oldest

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from . import compat
 from .batch import Joiner, unflatten_call
@@ -50,7 +51,7 @@ class LayeredCall:
         """For each tensor whether it goes to the host: activations, cut into microbatches."""
         self._stored: list[Stored] = []
         self._random: list[RandomState] = []
-        self._kept: list[tuple[list[torch.Tensor], list[Any]]] = []
+        self._kept: list[tuple[list[torch.Tensor], list[GradientEdge | None]]] = []
         self.result_spec: Any = None
         self.result_leaves: list[Any] = []
 
@@ -81,7 +82,7 @@ class LayeredCall:
                 if self._keep:
                     with torch.enable_grad():
                         result = self._call(pieces)
-                    self._kept.append((pieces, compat.tree_flatten(result)[0]))
+                    self._kept.append((pieces, _edges(result)))
                     result = compat.tree_map_tensors(torch.Tensor.detach, result)
                 else:
                     self._random.append(RandomState(self._device))
@@ -113,21 +114,20 @@ class LayeredCall:
             for index in reversed(range(len(self._bounds))):
                 start, end = self._bounds[index]
                 if self._keep:
-                    pieces, leaves = self._kept.pop()
+                    pieces, edges = self._kept.pop()
                 else:
                     self._random[index].restore()
                     pieces = self._pieces(tensors, start, end, fetch=any(self._on_host))
                     with torch.enable_grad(), self._autocast.context():
-                        leaves = compat.tree_flatten(self._call(pieces))[0]
-                outputs = [x for x in leaves if isinstance(x, torch.Tensor)]
+                        edges = _edges(self._call(pieces))
                 wanted = [
-                    (out, grad[start:end])
-                    for out, grad in zip(outputs, grads)
-                    if grad is not None and out.requires_grad
+                    (edge, grad[start:end])
+                    for edge, grad in zip(edges, grads)
+                    if grad is not None and edge is not None
                 ]
                 if wanted:
                     compat.backward([w[0] for w in wanted], [w[1] for w in wanted])
-                del leaves, outputs, wanted
+                del edges, wanted
                 self._collect(totals, pieces, start, end)
                 self._after_backward()
         self._autocast.forget_casts()
@@ -169,6 +169,17 @@ class LayeredCall:
             else:
                 totals[at] = piece.grad if totals[at] is None else totals[at] + piece.grad
             piece.grad = None
+
+
+def _edges(result: Any) -> list[GradientEdge | None]:
+    """Where the gradient of each tensor of a result enters its graph; None for one that wants none.
+    The graph needs no values of results that it did not save: they were copied into the call's."""
+    leaves = compat.tree_flatten(result)[0]
+    return [
+        get_gradient_edge(x) if x.requires_grad else None
+        for x in leaves
+        if isinstance(x, torch.Tensor)
+    ]
 
 
 class _Likeness:
