@@ -64,7 +64,7 @@ func (c *catalogue) upTo(limitMs float64) {
 		}
 		sum += ceilings[k] * len(u.k.ranks)
 	}
-	c.list, c.times, c.brief, c.first = nil, nil, nil, []int{0}
+	c.list, c.first = nil, []int{0}
 	for k, u := range c.menus {
 		list, ok := c.borrow(u.k)
 		if !ok {
@@ -77,6 +77,8 @@ func (c *catalogue) upTo(limitMs float64) {
 		c.list = append(c.list, list...)
 		c.first = append(c.first, len(c.list))
 	}
+	c.times = make([]float64, 0, len(c.list)*len(c.m.steps()))
+	c.brief = make([]brief, 0, len(c.list))
 	for _, o := range c.list {
 		c.times = append(c.times, o.times...)
 		c.brief = append(c.brief, brief{o.room, o.batch, wayOf(o)})

@@ -50,8 +50,10 @@ type menu struct {
 	// -1 if there is no such count.
 	regular int
 	list    []int     // scratch
+	front   []*option // likewise
 	rates   []float64 // least times per sample, by step
 	steps   []stepOf
+	shelf   shelf
 }
 
 func newMenu(m *model, k *kind, floors []float64) *menu {
@@ -114,10 +116,10 @@ func (u *menu) sizes(batch int, yield func(int)) {
 
 // of lists the options of a batch that fit the memory, cost at most limit by
 // themselves, and are not beaten in every respect by another. Of equals the
-// first policy and the larger microbatch stays.
+// first policy and the larger microbatch stays. The list holds until the next call.
 func (u *menu) of(batch int, limit float64) []*option {
 	u.grow(batch)
-	var front []*option
+	front := u.front[:0]
 	times := make([]float64, len(u.floors))
 	consider := func(size int, policy Policy, p *partly) {
 		o := option{batch: batch, micro: size, policy: policy, times: times, partly: p}
@@ -130,9 +132,7 @@ func (u *menu) of(batch int, limit float64) []*option {
 			}
 		}
 		front = slices.DeleteFunc(front, o.beats)
-		kept := o
-		kept.times = slices.Clone(times)
-		front = append(front, &kept)
+		front = append(front, u.shelf.keep(o))
 	}
 	for _, policy := range u.m.policies {
 		if batch == 0 {
@@ -154,6 +154,7 @@ func (u *menu) of(batch int, limit float64) []*option {
 			}
 		}
 	}
+	u.front = front
 	return front
 }
 

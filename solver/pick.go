@@ -75,7 +75,12 @@ func (s *search) narrow(n *node) bool {
 		before, after := 0, 0
 		low, high := 0, 0
 		for k, list := range n.from {
-			kept := s.filter(n, list, n.options[k][:0])
+			kept := n.options[k][:0]
+			if n.lowered >= 0 { // all else was looked at
+				kept = s.within(n, list, kept)
+			} else {
+				kept = s.filter(n, list, kept)
+			}
 			if len(kept) == 0 {
 				return false
 			}
@@ -84,7 +89,7 @@ func (s *search) narrow(n *node) bool {
 			low += len(s.m.kinds[k].ranks) * s.pool.list[kept[0]].batch
 			high += len(s.m.kinds[k].ranks) * s.pool.list[kept[len(kept)-1]].batch
 		}
-		n.from = n.options
+		n.from, n.lowered = n.options, -1
 		if low > s.total || high < s.total {
 			return false
 		}
@@ -107,6 +112,17 @@ func (s *search) narrow(n *node) bool {
 			return true
 		}
 	}
+}
+
+// within appends the options within the bound that was lowered.
+func (s *search) within(n *node, list, kept []int32) []int32 {
+	most := n.most[n.lowered]
+	for _, id := range list {
+		if s.pool.times[int(id)*s.steps+n.lowered] <= most {
+			kept = append(kept, id)
+		}
+	}
+	return kept
 }
 
 // filter appends the options that are worth something, lie in the box and

@@ -8,6 +8,10 @@ import (
 // tolerance is the relative difference below which two times are equal.
 const tolerance = 1e-9
 
+// splitAt is where a box splits between what a step takes at least and what the
+// picks reach: of 0.3 to 0.95 what needed the fewest boxes, over fleets of all sizes.
+const splitAt = 0.75
+
 // search finds the best picks for one way to share the state.
 type search struct {
 	m     *model
@@ -66,6 +70,7 @@ type node struct {
 	options     [][]int32 // by kind, batches ascending
 	from        [][]int32 // where its options come from: another node, until it has its own
 	memory      []int32
+	lowered     int // the step of which only the upper bound differs from the other node's; -1 if more does
 }
 
 // box is a node with room for all options of the lists.
@@ -84,7 +89,7 @@ func (s *search) box(depth int, split *division, least, most []float64, from [][
 	if len(n.memory) < size {
 		n.memory = make([]int32, size)
 	}
-	n.from, n.options = from, n.options[:0]
+	n.from, n.options, n.lowered = from, n.options[:0], -1
 	at := 0
 	for _, list := range from {
 		n.options = append(n.options, n.memory[at:at:at+len(list)])
@@ -101,10 +106,10 @@ func (s *search) root() *node {
 	return s.box(0, s.first, s.first.floors, most, s.pool.byKind)
 }
 
-// child is the node without the options that the bounds exclude.
-func (s *search) child(n *node, step int, least, most float64) *node {
+// child is the node without the options of which a step takes more.
+func (s *search) child(n *node, step int, most float64) *node {
 	c := s.box(n.depth+1, n.split, n.least, n.most, n.options)
-	c.least[step], c.most[step] = max(least, c.least[step]), min(most, c.most[step])
+	c.most[step], c.lowered = most, step
 	return c
 }
 
@@ -184,8 +189,8 @@ func (s *search) explore(n *node) {
 			continue
 		}
 		step := s.widest(n, reached)
-		middle := (n.least[step] + reached[step]) / 2
-		s.explore(s.child(n, step, n.least[step], middle))
+		middle := n.least[step] + splitAt*(reached[step]-n.least[step])
+		s.explore(s.child(n, step, middle))
 		if !s.lift(n, step, middle) {
 			return
 		}

@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKER = Path(__file__).with_name("worker.py")
 SCRIPT = Path(__file__).with_name("train.py")
 PROFILE_SECONDS = 240
+OUT_OF_MEMORY = "out of memory"
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """Set for all rows as cephalorun sets it for its workers."""
 
@@ -104,7 +105,22 @@ class Machine:
         return self.profiles[key]
 
     def train(self, parts: list[cuts.Part], rows: list[Row]) -> list[dict[str, Any]]:
-        """Results of the rows, in one set of workers. Rows that were not reached have an error."""
+        """Results of the rows, in one set of workers; new ones for what comes after a row that ran
+        out of memory. Rows that were not reached have an error."""
+        done: list[dict[str, Any]] = []
+        while len(done) < len(rows):
+            more, why = self._train(parts, rows[len(done) :])
+            done += more
+            if len(done) < len(rows):
+                done.append({"row": rows[len(done)].to_json(), "error": why})
+            if not why.startswith(OUT_OF_MEMORY):
+                break
+        for row in rows[len(done) :]:
+            done.append({"row": row.to_json(), "error": "not reached"})
+        return done
+
+    def _train(self, parts: list[cuts.Part], rows: list[Row]) -> tuple[list[dict[str, Any]], str]:
+        """Results of the rows that came to their end, and why the next did not."""
         results = self.folder / "results.jsonl"
         results.write_text("")
         command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1"]
@@ -145,11 +161,9 @@ class Machine:
                     [x for x in text.splitlines() if "OutOfMemoryError:" in x] + [text[-3000:]]
                 )
             )
-        reason = "out of memory on " + memory[0].rsplit(" on ", 1)[1] if memory else why
-        for row in rows[len(done) :]:
-            done.append({"row": row.to_json(), "error": reason})
-            reason = "not reached"
-        return done
+        if memory:
+            why = OUT_OF_MEMORY + " on " + memory[0].rsplit(" on ", 1)[1]
+        return done, why
 
 
 def stop(process: subprocess.Popen) -> None:
