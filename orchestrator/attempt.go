@@ -321,8 +321,13 @@ const interrupted = "KeyboardInterrupt"
 func (a *attempt) failure(end ended) Failure {
 	f := end.stories.judge(end.outcome, a.words.killedFirst())
 	if signal := a.launcherSignal(end); signal > 0 && (f.Reason != reasonException || f.ofPeers || f.Exception == interrupted) {
-		f = Failure{Rank: events.NoRank, Step: end.stories.steps(), Reason: reasonLauncher,
-			Message: fmt.Sprintf("torchrun was ended by signal %d (%s), and the workers with it", signal, unix.SignalName(unix.Signal(signal)))}
+		f = Failure{Rank: events.NoRank, Step: end.stories.steps(), Reason: reasonLauncherKilled,
+			Message: fmt.Sprintf("torchrun was ended by signal %d (%s) from outside, and the workers with it; no rank is the cause",
+				signal, unix.SignalName(unix.Signal(signal)))}
+		if end.outcome.GuardLost {
+			f.Message = fmt.Sprintf("cephalorun's guard process (pid %d), which torchrun runs under, was killed from outside, "+
+				"and torchrun and the workers with it; no rank is the cause", a.tree.Guard())
+		}
 	}
 	if end.stuck != nil && (f.Rank < 0 || f.Reason == reasonKilled || f.ofPeers) {
 		f = *end.stuck

@@ -19,7 +19,8 @@ type Failure struct {
 	Host   string `json:"host,omitempty"`
 	// Step is the last step that the rank finished.
 	Step int `json:"step"`
-	// Reason is what happened: "exception", "killed", "early-exit", "stuck", "launcher".
+	// Reason is what happened: "exception", "killed", "early-exit", "stuck", "launcher",
+	// "launcher-killed".
 	Reason string `json:"reason"`
 	// Cause is the class that the reason and all else that was seen amount to.
 	Cause     Cause  `json:"cause,omitempty"`
@@ -48,25 +49,29 @@ const (
 	reasonEarlyExit = "early-exit"
 	reasonStuck     = "stuck"
 	reasonLauncher  = "launcher"
+	// reasonLauncherKilled is a launcher that somebody else ended.
+	reasonLauncherKilled = "launcher-killed"
 )
 
 const diedSilently = "the process was killed or crashed without a word"
 
 // Headline is the failure in one line.
 func (f Failure) Headline() string {
-	if f.Rank == events.NoRank && f.Step == 0 {
-		return "the workers could not be started: " + f.Message
+	after := "before its first step"
+	if f.Step > 0 {
+		after = fmt.Sprintf("after step %d", f.Step)
 	}
-	if f.Rank == events.NoRank {
-		return fmt.Sprintf("the launcher failed after step %d: %s", f.Step, f.Message)
+	switch {
+	case f.Reason == reasonLauncherKilled:
+		return fmt.Sprintf("the launcher was killed %s: %s", strings.Replace(after, "its", "the", 1), f.Message)
+	case f.Rank == events.NoRank && f.Step == 0:
+		return "the workers could not be started: " + f.Message
+	case f.Rank == events.NoRank:
+		return fmt.Sprintf("the launcher failed %s: %s", after, f.Message)
 	}
 	where := fmt.Sprintf("rank %d", f.Rank)
 	if f.Device != "" {
 		where += " on " + f.Device
-	}
-	after := "before its first step"
-	if f.Step > 0 {
-		after = fmt.Sprintf("after step %d", f.Step)
 	}
 	what := f.Message
 	if f.Exception != "" {
@@ -182,7 +187,7 @@ func (s *stories) judge(outcome supervise.Outcome, killedFirst int) Failure {
 		all = append(all, suspect{rank: killedFirst, failure: Failure{Rank: killedFirst, Reason: reasonKilled, Message: diedSilently}})
 	}
 	if len(all) == 0 {
-		return Failure{Rank: events.NoRank, Reason: reasonLauncher, Message: "torchrun ended with " + outcome.Status.String()}
+		return Failure{Rank: events.NoRank, Reason: reasonLauncher, Message: "torchrun " + outcome.Status.String()}
 	}
 	first := slices.MinFunc(all, func(a, b suspect) int {
 		if a.weight != b.weight {

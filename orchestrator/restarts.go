@@ -109,7 +109,7 @@ func final(f pastFailure, previous *pastFailure, first, reached int, trained boo
 		return "another attempt would end the same way"
 	case NoLaunch:
 		if !trained {
-			return "another attempt would end the same way"
+			return "no attempt has done a step here, so another one may well end the same way"
 		}
 	case ScriptFault, EarlyExit, HostMemory:
 		if beforeFirst {

@@ -175,6 +175,7 @@ func fakeWork(argv []string) int {
 //	cut FILE              cut a file of the newest checkpoint short
 //	spoil                 write other bytes of the same size into the newest checkpoint
 //	kill-launcher N       send that signal to the launcher
+//	kill-guard            kill what the launcher runs under
 //	lose NAME             take a device out of the devices file
 //	find NAME             put it back
 //	oom RANK BYTES        that rank runs out of memory and would need so much
@@ -262,6 +263,12 @@ func (w *fakeWorker) script(lines, args []string) int {
 			w.meet()
 			if n, _ := strconv.Atoi(rest); w.rank == 0 {
 				_ = unix.Kill(os.Getppid(), unix.Signal(n))
+			}
+			time.Sleep(time.Minute)
+		case "kill-guard":
+			w.meet()
+			if launcher, err := supervise.ReadProcess(os.Getppid()); err == nil && w.rank == 0 {
+				_ = unix.Kill(launcher.Parent, unix.SIGKILL)
 			}
 			time.Sleep(time.Minute)
 		case "wait":

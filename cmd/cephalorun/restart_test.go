@@ -212,9 +212,24 @@ func TestASignalToTheLauncherNamesNoRank(t *testing.T) {
 	for signal, name := range map[string]string{"9": "SIGKILL", "15": "SIGTERM"} {
 		b := newBench(t)
 		b.train(exitDone, "resume\nuntil 1 steps 3\nuntil 1 save\nuntil 1 kill-launcher "+signal+"\nsteps 5\n", []string{
-			"restart 1 of 3: launcher: the launcher failed after step 3: torchrun was ended by signal " + signal + " (" + name + ")", "done after 5 steps",
+			"restart 1 of 3: launcher: the launcher was killed after step 3: torchrun was ended by signal " + signal + " (" + name + ") from outside", "done after 5 steps",
 		}, resume)
 	}
+}
+
+// The process that torchrun runs under was killed; again no rank is to blame.
+func TestAKilledGuardNamesNoRank(t *testing.T) {
+	b := newBench(t)
+	b.train(exitDone, "resume\nuntil 1 steps 3\nuntil 1 save\nuntil 1 kill-guard\nsteps 5\n", []string{
+		"restart 1 of 3: launcher: the launcher was killed after step 3: cephalorun's guard process (pid ", "no rank is the cause", "done after 5 steps",
+	}, resume)
+}
+
+func TestAKilledGuardBeforeTheFirstStep(t *testing.T) {
+	b := newBench(t)
+	b.train(exitScript, "kill-guard\n", []string{
+		"cephalorun: the launcher was killed before the first step: cephalorun's guard process", "not restarted (cause: launcher): no attempt has done a step",
+	}, resume)
 }
 
 // A run whose folder is gone cannot be restarted; what ended it is named all the same.

@@ -15,12 +15,12 @@ type Status struct {
 // Success says that the process ended by itself with code 0.
 func (s Status) Success() bool { return s.Code == 0 && s.Signal == 0 }
 
-// String says it in words.
+// String says it in words that follow the name of the process.
 func (s Status) String() string {
 	if s.Signal != 0 {
-		return fmt.Sprintf("ended by signal %d (%s)", s.Signal, unix.SignalName(unix.Signal(s.Signal)))
+		return fmt.Sprintf("was ended by signal %d (%s)", s.Signal, unix.SignalName(unix.Signal(s.Signal)))
 	}
-	return fmt.Sprintf("exit code %d", s.Code)
+	return fmt.Sprintf("ended with exit code %d", s.Code)
 }
 
 func statusOf(ws unix.WaitStatus) Status {

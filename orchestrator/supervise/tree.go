@@ -30,7 +30,8 @@ type Outcome struct {
 	Status
 	// Unasked says that the first process ended before the supervisor asked it to.
 	Unasked bool
-	// GuardLost says that the guard itself was killed; Status is then a guess.
+	// GuardLost says that the guard itself was killed, and the first process with it before
+	// anybody saw how that ended; Status is then a guess.
 	GuardLost bool
 	// Left are processes that could not be killed.
 	Left []Process
@@ -187,12 +188,12 @@ func (t *Tree) watch(notices <-chan notice) {
 	if end != nil {
 		t.outcome.Status = *end
 	} else {
-		t.outcome.Status = Status{Signal: int(unix.SIGKILL)}
+		t.outcome.Status, t.outcome.Unasked = Status{Signal: int(unix.SIGKILL)}, !t.asked.Load()
 	}
 	if sweptBy != nil {
 		t.outcome.Left = sweptBy.Left
 	} else {
-		t.outcome.GuardLost = true
+		t.outcome.GuardLost = end == nil
 		t.outcome.Left = t.owner.sweepOrphans()
 	}
 	t.drain()
