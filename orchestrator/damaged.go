@@ -42,17 +42,3 @@ func (s *session) skipDamaged(why string) string {
 	s.setAside(s.notLoaded, why)
 	return ""
 }
-
-// withoutDamaged sets a checkpoint aside that kept a script from its first step. Its error
-// is the failure, where that was not the reason, or nothing is gained by it.
-func (s *session) withoutDamaged(ctx context.Context, f Failure) error {
-	why := s.damage(ctx)
-	if why != "" {
-		f.Cause = BadCheckpoint
-		f.NotRestarted = s.skipDamaged(why)
-	}
-	if why == "" || f.NotRestarted != "" {
-		return &ScriptError{f}
-	}
-	return nil
-}

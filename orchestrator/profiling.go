@@ -152,6 +152,7 @@ func (s *session) measure(ctx context.Context, fingerprint string) error {
 			s.notLoaded = e.Path
 		}
 	}
+	before := s.pressure()
 	seen, unwatch := s.watchClocks(ctx)
 	end, err := a.do(ctx)
 	unwatch()
@@ -162,7 +163,7 @@ func (s *session) measure(ctx context.Context, fingerprint string) error {
 		return end.stopped
 	}
 	if !end.outcome.Success() {
-		if err := s.withoutDamaged(ctx, a.failure(end)); err != nil {
+		if err := s.afterMeasuring(ctx, a.failure(end), s.pressure().OOMKills-before.OOMKills); err != nil {
 			return err
 		}
 		return s.measure(ctx, fingerprint)

@@ -12,7 +12,7 @@ import (
 // is the end of the run.
 func (s *session) afterFailure(ctx context.Context, f Failure) error {
 	reached := max(s.tracker.last(), s.resumedAt)
-	past := pastFailure{Time: s.deps.Now(), Cause: f.Cause, Rank: f.Rank, Device: f.Device, Step: f.Step, Exception: f.Exception, Message: f.Message}
+	past := s.past(f)
 	for _, rank := range s.lost {
 		past.UUIDs = append(past.UUIDs, s.devices.Chosen[rank].UUID)
 		if f.Reason == reasonException && !f.ofPeers && rank == f.Rank {
@@ -40,7 +40,7 @@ func (s *session) afterFailure(ctx context.Context, f Failure) error {
 		}
 		return &ScriptError{f}
 	}
-	s.sayRestart(f)
+	s.sayRestart(fmt.Sprintf("restart %d of %d", s.restarts.Spent, s.spec.MaxRestarts), f)
 	if err := s.enter(Restarting, f.Headline(), &f); err != nil {
 		return err
 	}
@@ -58,9 +58,8 @@ func (s *session) policy() policy {
 }
 
 // sayRestart is the one line about a restart, on the screen and as an event.
-func (s *session) sayRestart(f Failure) {
-	text := fmt.Sprintf("restart %d of %d: %s: %s; log: %s", s.restarts.Spent, s.spec.MaxRestarts, f.Cause, f.Headline(), f.LogPath)
-	s.screen.say("%s", text)
+func (s *session) sayRestart(which string, f Failure) {
+	s.screen.say("%s: %s: %s; log: %s", which, f.Cause, f.Headline(), f.LogPath)
 	resume := 0
 	if c := s.restarts.newest(); c != nil {
 		resume = c.Step

@@ -35,6 +35,7 @@ type restarts struct {
 type pastFailure struct {
 	Time      time.Time `json:"time"`
 	Cause     Cause     `json:"cause"`
+	Reason    string    `json:"reason,omitempty"`
 	Rank      int       `json:"rank"`
 	Device    string    `json:"device,omitempty"`
 	UUIDs     []string  `json:"uuids,omitempty"` // devices that were lost
@@ -108,7 +109,7 @@ func final(f pastFailure, previous *pastFailure, first, reached int, trained boo
 	case BadDevice, StartedOver, DiskFull:
 		return "another attempt would end the same way"
 	case NoLaunch:
-		if !trained {
+		if !trained && f.Reason != reasonLauncherKilled {
 			return "no attempt has done a step here, so another one may well end the same way"
 		}
 	case ScriptFault, EarlyExit, HostMemory:

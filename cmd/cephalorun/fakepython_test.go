@@ -169,6 +169,7 @@ func fakeWork(argv []string) int {
 //	too-big               the same with a model that no device can hold
 //	steps N [MS]          train to step N; a step takes 10 ms, or as many as given
 //	until N COMMAND       a command, before the Nth restart only
+//	once COMMAND          a command, unless an earlier attempt of the run has done it
 //	sleep MS              be slow
 //	save                  save a checkpoint of the step that was done last
 //	resume                with --resume, go on from the newest checkpoint
@@ -232,6 +233,14 @@ func (w *fakeWorker) script(lines, args []string) int {
 			limit, _ := strconv.Atoi(count)
 			if n, _ := strconv.Atoi(os.Getenv("CEPHALO_RESTART_COUNT")); n < limit {
 				if code := w.script([]string{command}, args); code != 0 {
+					return code
+				}
+			}
+		case "once":
+			done := filepath.Join(os.Getenv("CEPHALO_RUN_DIR"), fmt.Sprintf("once-%d", w.rank))
+			if _, err := os.Stat(done); err != nil {
+				_ = os.WriteFile(done, nil, 0o644)
+				if code := w.script([]string{rest}, args); code != 0 {
 					return code
 				}
 			}

@@ -227,9 +227,9 @@ func TestAKilledGuardNamesNoRank(t *testing.T) {
 
 func TestAKilledGuardBeforeTheFirstStep(t *testing.T) {
 	b := newBench(t)
-	b.train(exitScript, "kill-guard\n", []string{
-		"cephalorun: the launcher was killed before the first step: cephalorun's guard process", "not restarted (cause: launcher): no attempt has done a step",
-	}, resume)
+	b.train(exitGaveUp, "kill-guard\n", []string{
+		"cephalorun: gave up after 1 restarts: the launcher was killed before the first step: cephalorun's guard process", "not restarted (cause: launcher): 1 restarts brought no progress",
+	}, resume, "--max-restarts", "1")
 }
 
 // A run whose folder is gone cannot be restarted; what ended it is named all the same.
