@@ -335,6 +335,7 @@ func (a *attempt) failure(end ended) Failure {
 			f = early // the others waited for it
 		}
 		f.Host = end.stories.ranks[f.Rank].host
+		f.Step = max(f.Step, end.stories.ranks[f.Rank].steps)
 	}
 	if name := a.words.signalOf(f.Rank); f.Reason == reasonKilled && name != "" {
 		f.Message = fmt.Sprintf("the process was killed or crashed (%s) without a word", name)

@@ -122,7 +122,7 @@ func (s *stories) add(e events.Event) {
 		r.hello = true
 	case events.Start:
 		r.host, r.pid = e.Host, e.PID
-	case events.Step:
+	case events.Step, events.Heartbeat, events.Checkpoint: // the latter know of a step that is not reported yet
 		r.steps = max(r.steps, e.Step)
 	case events.Phase:
 		r.lastSeen = e.Phase
@@ -187,7 +187,7 @@ func (s *stories) judge(outcome supervise.Outcome, killedFirst int) Failure {
 		all = append(all, suspect{rank: killedFirst, failure: Failure{Rank: killedFirst, Reason: reasonKilled, Message: diedSilently}})
 	}
 	if len(all) == 0 {
-		return Failure{Rank: events.NoRank, Reason: reasonLauncher, Message: "torchrun " + outcome.Status.String()}
+		return Failure{Rank: events.NoRank, Step: s.steps(), Reason: reasonLauncher, Message: "torchrun " + outcome.Status.String()}
 	}
 	first := slices.MinFunc(all, func(a, b suspect) int {
 		if a.weight != b.weight {

@@ -11,7 +11,7 @@ import (
 // afterFailure decides what follows from a failure, and prepares the next attempt. Its error
 // is the end of the run.
 func (s *session) afterFailure(ctx context.Context, f Failure) error {
-	reached := max(s.tracker.last(), s.resumedAt)
+	reached := max(s.tracker.last(), s.resumedAt, f.Step) // the last step of a rank that dies may not be reported
 	past := s.past(f)
 	for _, rank := range s.lost {
 		past.UUIDs = append(past.UUIDs, s.devices.Chosen[rank].UUID)

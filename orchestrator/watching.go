@@ -81,7 +81,7 @@ func (w *watch) take(e events.Event, now time.Time) {
 	switch e.Kind {
 	case events.Heartbeat:
 		same := p.moves == e.Moves
-		p.step, p.phase, p.unit, p.collective, p.moves, p.cpuMs = e.Step, e.Phase, e.Unit, e.Collective, e.Moves, e.CPUMs
+		p.step, p.phase, p.unit, p.collective, p.moves, p.cpuMs = max(p.step, e.Step), e.Phase, e.Unit, e.Collective, e.Moves, e.CPUMs
 		if same {
 			return
 		}

@@ -168,6 +168,7 @@ func fakeWork(argv []string) int {
 //	measure-whole DTYPE   the same, of units that cannot be cut
 //	too-big               the same with a model that no device can hold
 //	steps N [MS]          train to step N; a step takes 10 ms, or as many as given
+//	step-held             train a step of which only the number is told
 //	until N COMMAND       a command, before the Nth restart only
 //	once COMMAND          a command, unless an earlier attempt of the run has done it
 //	sleep MS              be slow
@@ -228,6 +229,9 @@ func (w *fakeWorker) script(lines, args []string) int {
 			for w.step < n {
 				w.trainStep()
 			}
+		case "step-held":
+			w.step++
+			w.send("heartbeat", map[string]any{"step": w.step, "phase": "script", "moves": w.step})
 		case "until":
 			count, command, _ := strings.Cut(rest, " ")
 			limit, _ := strconv.Atoi(count)

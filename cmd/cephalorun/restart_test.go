@@ -207,6 +207,19 @@ func TestADamagedCheckpointWithoutAnotherEndsTheRun(t *testing.T) {
 	}
 }
 
+// A rank that dies may have told of its last step, and reported it no more: all that is said of
+// the failure counts it.
+func TestAStepThatWasNotReportedCounts(t *testing.T) {
+	b := newBench(t)
+	b.train(exitScript, "steps 5\nstep-held\nkill 1\n", []string{
+		"failed after 6 steps in", "rank 1 on cpu device slow failed after step 6", "6 steps are done and no checkpoint",
+	})
+	b = newBench(t)
+	b.train(exitDone, "until 1 steps 5\nuntil 1 step-held\nuntil 1 save\nuntil 1 kill-launcher 9\nsteps 8\n", []string{
+		"the launcher was killed after step 6", "step-006 (step 6)", "at step 8",
+	}, resume)
+}
+
 // Torchrun itself was ended by somebody; no rank is to blame.
 func TestASignalToTheLauncherNamesNoRank(t *testing.T) {
 	for signal, name := range map[string]string{"9": "SIGKILL", "15": "SIGTERM"} {

@@ -52,6 +52,14 @@ type ReportRow struct {
 	MeasuredMemoryBytes  int64   `json:"measured_memory_bytes"`
 }
 
+// Unreported counts steps that were made and of which nothing else is known: those that a rank
+// could not report any more before it died.
+func (r *Report) Unreported(steps int) {
+	if steps > 0 {
+		r.Steps, r.SkippedSteps, r.LastStep = r.Steps+steps, r.SkippedSteps+steps, r.LastStep+steps
+	}
+}
+
 // Columns of the table of ranks.
 func (r Report) Columns() []string {
 	return []string{"rank", "device", "batch", "compute predicted", "measured", "wait predicted", "measured", "memory predicted", "measured"}

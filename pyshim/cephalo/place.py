@@ -49,12 +49,12 @@ class Place:
         self.collective = what
         self.moves += 1
 
-    def report(self) -> dict[str, object]:
-        """The fields of a heartbeat."""
+    def report(self, ask_device: bool = True) -> dict[str, object]:
+        """The fields of a heartbeat. Only one thread may ask what the device waits for."""
         return {
             "phase": self.phase,
             "unit": self.unit,
-            "collective": self.collective or self.pending(),
+            "collective": self.collective or (self.pending() if ask_device else ""),
             "moves": self.moves,
             "cpu_ms": time.process_time() * 1e3,
         }

@@ -25,8 +25,9 @@ class _Step:
 class Reporter:
     """Turns losses, backwards and optimizer steps into ``step`` events.
 
-    A step is reported when the next one ends, so that reading its loss or its CUDA events never
-    makes the device wait.
+    On CUDA a step is reported when the next one ends, so that reading its loss or its events never
+    makes the device wait; only its number is told at once, for a process that dies has no last
+    word. On CPU there is nothing to wait for, and a step is reported when it ends.
     """
 
     def __init__(self, events: Events, device: torch.device):
@@ -43,6 +44,8 @@ class Reporter:
         self._backwards = 0
         self.on_first_step: Callable[[], int] = lambda: 0
         """Called at the first step of this process: after which step the script goes on."""
+        self.held_back: Callable[[], None] = lambda: None
+        """Called when a step was done whose report waits for the next one."""
 
     def watch(self, clock: Clock) -> None:
         """Take waiting times from ``clock``."""
@@ -83,6 +86,10 @@ class Reporter:
         waits = self._clock.take() if self._clock is not None else []
         self._unsent = _Step(self._number, step_ms, self._samples, self._losses, waits)
         self._began, self._losses, self._samples, self._backwards = now, [], 0, 0
+        if self._device.type == "cuda":
+            self.held_back()
+        else:
+            self.flush()
 
     @property
     def steps(self) -> int:

@@ -94,9 +94,9 @@ def main(argv: Sequence[str]) -> int:
     no script. Returns the exit code."""
     settings = Settings.read(os.environ)
     events = Events(settings.socket, settings.rank, settings.local_rank)
-    _announce_exit(events)
     peak: list[Callable[[], int]] = []
     last_words: list[Callable[[], None]] = []
+    _announce_exit(events, last_words)
     try:
         return _run(settings, events, list(argv), peak, last_words)
     except BaseException as err:
@@ -109,13 +109,15 @@ def main(argv: Sequence[str]) -> int:
         return code
 
 
-def _announce_exit(events: Events) -> None:
-    """Have the supervisor hear of ``os._exit`` too: a worker that is gone without a word was
-    killed."""
+def _announce_exit(events: Events, last_words: Sequence[Callable[[], None]]) -> None:
+    """Have the supervisor hear of ``os._exit`` too, and of the last step before it: a worker that
+    is gone without a word was killed."""
     end, own = os._exit, os.getpid()
 
     def announced(code: int) -> None:
         if os.getpid() == own and not events.ended:
+            for flush in last_words:
+                flush()
             events.send("exit", code=code)
         end(code)
 
@@ -175,6 +177,9 @@ def _run(
     register_optimizer_step_post_hook(lambda *_: _stop_if_agreed(made))
     if settings.mode == "train":
         api.announce_to(lambda: events.send("checkpoint", phase="can-save"))
+        reporter.held_back = lambda: events.send(
+            "heartbeat", step=reporter.steps, **place.report(ask_device=False)
+        )
         start_heartbeats(events, place, lambda: reporter.steps)
     _send_start(events, entry, plan.world_size)
     stopped = _run_script(argv)
