@@ -178,6 +178,7 @@ func (a *attempt) watch(ctx context.Context) ended {
 			a.take(e)
 			a.stopWhenEnough()
 			if a.fails(e) {
+				a.ranks.Hold() // until it is known who failed
 				stop.killAfter(failLimit)
 			}
 			if stop.failing && e.Kind == events.Gone && a.stories.allGone() {

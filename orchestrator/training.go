@@ -79,9 +79,11 @@ func (s *session) trainOnce(ctx context.Context) error {
 	}
 	held := s.sayLeft(end)
 	if end.stopped != nil {
+		a.ranks.ShowHeld()
 		return end.stopped
 	}
 	if end.outcome.Success() {
+		a.ranks.ShowHeld()
 		if end.stories.stoppedByRequest() {
 			return errReplan
 		}
@@ -91,6 +93,9 @@ func (s *session) trainOnce(ctx context.Context) error {
 		s.sayStacks()
 	}
 	f := a.failure(end)
+	if f.Rank == 0 {
+		a.ranks.ShowHeld() // of a victim only the log has it
+	}
 	s.lost = s.without(held, s.lostRanks(ctx, f))
 	after := s.pressure()
 	f.Cause = causeOf(f, evidence{oomKills: after.OOMKills - before.OOMKills, lost: s.lost})

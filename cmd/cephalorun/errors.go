@@ -65,9 +65,9 @@ func failureText(f orchestrator.Failure) string {
 			names[i] = fmt.Sprint(rank)
 		}
 		if len(names) == 1 {
-			fmt.Fprintf(&b, "rank %s was stopped because of rank %d\n", names[0], f.Rank)
+			fmt.Fprintf(&b, "rank %s was stopped because of rank %d; what it printed then is in its log\n", names[0], f.Rank)
 		} else {
-			fmt.Fprintf(&b, "ranks %s were stopped because of rank %d\n", strings.Join(names, ", "), f.Rank)
+			fmt.Fprintf(&b, "ranks %s were stopped because of rank %d; what they printed then is in their logs\n", strings.Join(names, ", "), f.Rank)
 		}
 	}
 	fmt.Fprintf(&b, "full log: %s\n", f.LogPath)

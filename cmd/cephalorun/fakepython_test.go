@@ -164,6 +164,7 @@ func fakeWork(argv []string) int {
 //	fail RANK CLASS TEXT  raise on that rank; the others see their peer go
 //	fail-even ...         fail, but only under the even split
 //	kill RANK             that rank dies without a word; the others wait
+//	victim                rank 1 dies without a word, and rank 0 raises because of it
 //	measure DTYPE         end here when profiling, having measured a model of that type
 //	measure-whole DTYPE   the same, of units that cannot be cut
 //	too-big               the same with a model that no device can hold
@@ -211,6 +212,21 @@ func (w *fakeWorker) script(lines, args []string) int {
 			if filepath.Base(os.Getenv("CEPHALO_PLAN")) == rundir.EvenPlanFile {
 				return w.script([]string{"fail " + rest}, args)
 			}
+		case "victim":
+			w.meet()
+			if w.rank == 1 {
+				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			}
+			w.send("error", map[string]any{"exception": "RuntimeError", "message": "Connection closed by peer"})
+			journal := filepath.Join(os.Getenv("CEPHALO_RUN_DIR"), rundir.EventsFile)
+			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+				if text, _ := os.ReadFile(journal); strings.Contains(string(text), "closed by peer") {
+					break
+				}
+			}
+			fmt.Fprintln(os.Stderr, "Traceback of a victim")
+			fmt.Println("goodbye of a victim")
+			return 1
 		case "kill":
 			w.meet()
 			if rest == strconv.Itoa(w.rank) {

@@ -263,3 +263,20 @@ func TestAFailureIsNamedWhereTheRunsFolderIsGone(t *testing.T) {
 		"rank 1 on cpu device slow failed after step 100: the process was killed or crashed", "the run's folder cannot be written",
 	}, resume)
 }
+
+// The cause is what the screen shows, and not the traceback of a rank that lost its peer.
+func TestAVictimsTracebackStaysInItsLog(t *testing.T) {
+	b := newBench(t)
+	b.train(exitScript, "steps 2\nvictim\n", []string{"goodbye of a victim", "rank 0 was stopped because of rank 1"})
+	if text := b.err.String(); strings.Contains(text, "Traceback of a victim") {
+		t.Errorf("the screen has it:\n%s", text)
+	}
+	if log := readFile(t, filepath.Join(b.dir, "state", "runs", "latest", "logs", "rank-0.log")); !strings.Contains(log, "Traceback of a victim") {
+		t.Errorf("the log has not: %s", log)
+	}
+	b = newBench(t)
+	b.train(exitScript, "steps 2\nfail 0 ValueError boom\n", nil)
+	if text := b.err.String(); strings.Index(text, "Traceback: ValueError") > strings.Index(text, "failed after 2 steps") {
+		t.Errorf("the traceback of rank 0 itself is not shown:\n%s", text)
+	}
+}

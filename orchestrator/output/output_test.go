@@ -183,3 +183,30 @@ func TestAScreenThatTakesNothingDoesNotHoldUpTheEnd(t *testing.T) {
 		t.Errorf("the log has %q, %v", data, err)
 	}
 }
+
+// What rank 0 prints to standard error after a failure waits until somebody says whether it is
+// to be seen; standard output and the log do not wait.
+func TestStandardErrorIsHeldBack(t *testing.T) {
+	dir := t.TempDir()
+	var stdout, stderr bytes.Buffer
+	log := filepath.Join(dir, "0.log")
+	r, err := Open(Options{Dir: dir, LogPath: func(int) string { return log }, Ranks: 1, Stdout: &stdout, Stderr: &stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Hold()
+	for name, text := range map[string]string{"out": "a loss\n", "err": "a traceback\n"} {
+		if err := os.WriteFile(filepath.Join(dir, "rank-0."+name), []byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Close()
+	data, _ := os.ReadFile(log)
+	if stdout.String() != "a loss\n" || stderr.Len() > 0 || !strings.Contains(string(data), "a traceback\n") {
+		t.Errorf("out %q, err %q, log %q", &stdout, &stderr, data)
+	}
+	r.ShowHeld()
+	if stderr.String() != "a traceback\n" {
+		t.Errorf("shown: %q", &stderr)
+	}
+}

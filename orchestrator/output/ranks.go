@@ -33,6 +33,7 @@ type Ranks struct {
 	done    chan struct{}
 	hangs   bool // a screen or a disk does not take what is written
 	screens [2]io.Writer
+	held    held
 }
 
 // block is what a rank has printed lately, on its way to the only goroutine that writes.
@@ -167,7 +168,7 @@ func (r *Ranks) write() {
 	for b := range r.blocks {
 		r.logs[b.rank].write(b.text)
 		for i, text := range [...][]byte{b.text[:b.errs], b.text[b.errs:]} {
-			if screen := r.screens[i]; b.rank == 0 && screen != nil && len(text) > 0 {
+			if screen := r.screens[i]; b.rank == 0 && screen != nil && len(text) > 0 && !(i == 1 && r.held.take(text)) {
 				_, _ = screen.Write(text) // a screen that is gone must not stop the run
 			}
 		}
