@@ -75,7 +75,7 @@ func causeOf(f Failure, e evidence) Cause {
 		return DeviceLost
 	case f.Reason == reasonStuck:
 		return CollectiveStuck
-	case f.Reason == reasonKilled && e.oomKills > 0:
+	case f.Reason == reasonKilled && e.oomKills > 0 && f.Message != interruptedMessage:
 		return HostMemory
 	case f.Reason == reasonKilled:
 		return WorkerKilled

@@ -53,6 +53,11 @@ const (
 	reasonLauncherKilled = "launcher-killed"
 )
 
+// interrupted is what Python raises at a SIGINT.
+const interrupted = "KeyboardInterrupt"
+
+const interruptedMessage = "somebody sent the worker a SIGINT (KeyboardInterrupt); the script is not the cause"
+
 const diedSilently = "the process was killed or crashed without a word"
 
 // Headline is the failure in one line.
@@ -222,6 +227,10 @@ const (
 func (r rankStory) suspect(rank int) (suspect, bool) {
 	f := Failure{Rank: rank, Host: r.host, Step: r.steps}
 	switch {
+	case len(r.errors) > 0 && r.errors[0].Exception == interrupted:
+		// No script raises it: Python does at a SIGINT, and nobody here sends one to a worker.
+		f.Reason, f.Message, f.UserFrame = reasonKilled, interruptedMessage, r.errors[0].UserFrame
+		return suspect{rank, r.errors[0].order, ownFault, f}, true
 	case len(r.errors) > 0:
 		e := r.errors[0]
 		f.Reason, f.Exception, f.Message, f.UserFrame = reasonException, e.Exception, e.Message, e.UserFrame

@@ -55,6 +55,11 @@ func TestUserCase35AKilledWorkerIsBroughtBack(t *testing.T) {
 	}
 }
 
+func TestAWorkerThatIsInterruptedIsBroughtBack(t *testing.T) {
+	b := newBench(t)
+	b.train(exitDone, "until 1 fail 1 KeyboardInterrupt\nsteps 4\n", []string{"restart 1 of 3: killed: rank 1", "sent the worker a SIGINT", "done after 4 steps"})
+}
+
 func TestAWorkerThatIsKilledBeforeItsFirstStepIsBroughtBack(t *testing.T) {
 	b := newBench(t)
 	b.train(exitDone, "until 1 kill 0\nsteps 4\n", []string{"restart 1 of 3: killed: rank 0", "done after 4 steps"})
