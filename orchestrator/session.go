@@ -134,6 +134,9 @@ func (s *session) check() error {
 	if s.spec.Script == "" {
 		return nil
 	}
+	if err := checkEnvironment(s.deps.Environ); err != nil {
+		return err
+	}
 	if err := checkSlurm(s.deps.Environ, s.spec.KeepSlurm); err != nil {
 		return err
 	}

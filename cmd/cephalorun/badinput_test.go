@@ -32,6 +32,12 @@ func TestBadInput(t *testing.T) {
 			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitMachine, "has no PyTorch"},
 		"torch too old": {func(b *bench) { b.app.environ = append(b.app.environ, fakeTorch+"=2.7.1") },
 			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitMachine, "has PyTorch 2.7.1, and 2.8 or newer is needed"},
+		"a time for measuring that is text": {func(b *bench) { b.app.environ = append(b.app.environ, "CEPHALO_PROFILE_SECONDS=abc") },
+			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitUsage, `CEPHALO_PROFILE_SECONDS is "abc"`},
+		"a time for measuring that is nothing": {func(b *bench) { b.app.environ = append(b.app.environ, "CEPHALO_PROFILE_SECONDS=0") },
+			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitUsage, `CEPHALO_PROFILE_SECONDS is "0"`},
+		"a time for measuring that is not a number": {func(b *bench) { b.app.environ = append(b.app.environ, "CEPHALO_PROFILE_SECONDS=nan") },
+			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitUsage, `CEPHALO_PROFILE_SECONDS is "nan"`},
 		"no Python at that path": {nil, func(b *bench) []string { return []string{"--python", "/none/python", b.file("train.py", goodScript)} }, exitMachine, "no Python at /none/python"},
 		"a devices file with an unknown field": {nil, func(b *bench) []string {
 			return []string{"--devices", "../../testdata/devices/bad-unknown-field.yaml", b.file("train.py", goodScript)}
