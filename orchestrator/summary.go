@@ -40,7 +40,11 @@ func Summarise(r *rundir.Run) Summary {
 	s := Summary{ID: r.ID, Dir: r.Dir, State: Preparing, Running: r.Running()}
 	s.Owner, _ = r.Owner()
 	var status Status
-	if err := r.ReadJSON(rundir.StatusFile, &status); err == nil {
+	err := r.ReadJSON(rundir.StatusFile, &status)
+	if err == nil && status.State == "" {
+		err = fmt.Errorf("read %s: it is damaged: it names no state", r.Path(rundir.StatusFile))
+	}
+	if err == nil {
 		s.State, s.Updated, s.Step, s.Failure, s.Message = status.State, status.Updated, status.Step, status.Failure, status.Message
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		s.Message = err.Error()

@@ -1,11 +1,13 @@
 package orchestrator
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/hostwatch"
+	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 )
 
 func TestStatusSaysWhatTheMachineSays(t *testing.T) {
@@ -22,5 +24,36 @@ func TestStatusSaysWhatTheMachineSays(t *testing.T) {
 	}
 	if got := said(false, 0); strings.Contains(got, memory) {
 		t.Errorf("of a run that is over: %q", got)
+	}
+}
+
+// newRun is a run's folder with these files in it.
+func newRun(t *testing.T, files map[string]string) *rundir.Run {
+	t.Helper()
+	store, err := rundir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := store.New("train.py", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Unlock()
+	for name, text := range files {
+		if err := os.WriteFile(r.Path(name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func TestADamagedStatusIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"null": "it holds null", " null\n": "it holds null", "{}": "it names no state", `{"state": "tr`: "unexpected end", "[]": "cannot unmarshal",
+	} {
+		s := Summarise(newRun(t, map[string]string{rundir.StatusFile: text}))
+		if s.State != lost || !strings.Contains(s.Message, want) || !strings.Contains(s.Message, "status.json: it is damaged") {
+			t.Errorf("%q: %+v", text, s)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,8 +146,12 @@ func (r *Run) ReadJSON(name string, into any) error {
 		}
 		return fmt.Errorf("read run: %w", err)
 	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("read %s: %w", r.Path(name), err)
+	err = json.Unmarshal(data, into)
+	if err == nil && bytes.Equal(bytes.TrimSpace(data), []byte("null")) { // which is no error for Unmarshal
+		err = errors.New("it holds null and nothing else")
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: it is damaged: %w", r.Path(name), err)
 	}
 	return nil
 }
