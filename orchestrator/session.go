@@ -208,7 +208,15 @@ func (s *session) enter(to State, message string, failure *Failure) error {
 	}
 	s.state = to
 	s.note(events.Event{Kind: events.State, Phase: string(to), Message: message})
-	return s.writeStatus(Status{State: to, Message: message, Failure: failure})
+	return s.writeStatus(Status{State: to, Step: s.lastStep(), Message: message, Failure: failure})
+}
+
+// lastStep is the last one that all ranks reported; nil without one.
+func (s *session) lastStep() *show.Step {
+	if s.tracker == nil || len(s.tracker.done) == 0 {
+		return nil
+	}
+	return &s.tracker.done[len(s.tracker.done)-1]
 }
 
 func (s *session) writeStatus(status Status) error {

@@ -25,7 +25,7 @@ type Summary struct {
 	Message string       `json:"message,omitempty"`
 	// Machine is what the machine said last; nil if nothing.
 	Machine *hostwatch.State `json:"machine,omitempty"`
-	// Steps that the report counts; 0 before the end.
+	// Steps that the report counts; before the end, and without one, those that are known of.
 	Steps int `json:"steps"`
 }
 
@@ -56,8 +56,11 @@ func Summarise(r *rundir.Run) Summary {
 	var report show.Report
 	if r.ReadJSON(rundir.ReportJSON, &report) == nil {
 		s.Steps = max(report.Steps, report.LastStep)
-	} else if s.Step != nil {
-		s.Steps = s.Step.Number
+	} else {
+		s.Steps = stepsSoFar(r)
+		if s.Step != nil {
+			s.Steps = max(s.Steps, s.Step.Number)
+		}
 	}
 	if !s.Running && !s.State.Over() {
 		s.State = lost
@@ -78,7 +81,8 @@ func (s Summary) Text() string {
 	}
 	if s.Step != nil {
 		fmt.Fprintf(&b, "%s\n", show.Progress(*s.Step, 0))
-	} else if s.Steps > 0 {
+	}
+	if s.Steps > 0 && (s.Step == nil || !s.Running) {
 		fmt.Fprintf(&b, "steps: %d\n", s.Steps)
 	}
 	if s.Message != "" {

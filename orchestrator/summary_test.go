@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -54,6 +55,28 @@ func TestADamagedStatusIsNamed(t *testing.T) {
 		s := Summarise(newRun(t, map[string]string{rundir.StatusFile: text}))
 		if s.State != lost || !strings.Contains(s.Message, want) || !strings.Contains(s.Message, "status.json: it is damaged") {
 			t.Errorf("%q: %+v", text, s)
+		}
+	}
+}
+
+// A supervisor that is killed leaves status.json behind the journal.
+func TestStepsOfALostRun(t *testing.T) {
+	var journal strings.Builder
+	for n := range 23 {
+		for rank := range 2 {
+			fmt.Fprintf(&journal, `{"kind": "step", "rank": %d, "step": %d}`+"\n", rank, n+1)
+		}
+	}
+	long := strings.Repeat(`{"kind": "state", "rank": -1, "message": "`+strings.Repeat("x", 1000)+`"}`+"\n", 300) + journal.String()
+	for name, files := range map[string]map[string]string{
+		"no step in the status": {rundir.StatusFile: `{"state": "training"}`, rundir.EventsFile: journal.String()},
+		"an older one":          {rundir.StatusFile: `{"state": "training", "last_step": {"Number": 20}}`, rundir.EventsFile: long},
+		"cut off":               {rundir.EventsFile: journal.String() + `{"kind": "step", "ra`},
+		"only a budget":         {rundir.RestartsFile: `{"version": 1, "best_step": 23}`},
+	} {
+		s := Summarise(newRun(t, files))
+		if s.State != lost || s.Steps != 23 || !strings.Contains(s.Text(), "steps: 23\n") || !strings.Contains(SummaryTable([]Summary{s}), "23") {
+			t.Errorf("%s: %+v", name, s)
 		}
 	}
 }
