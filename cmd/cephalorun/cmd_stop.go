@@ -14,9 +14,11 @@ import (
 func newStopCommand(a *app, o *options) *cobra.Command {
 	wait := defaultGrace
 	c := &cobra.Command{
-		Use:     "stop [RUN]",
-		Short:   "Stop a run (the newest one if none is named)",
-		Long:    "Ask a run's owner to stop it gracefully, and wait until it has.\n" + exitHelp,
+		Use:   "stop [RUN]",
+		Short: "Stop a run (the newest one if none is named)",
+		Long: `Ask a run's owner to stop it gracefully, and wait until it has. If it still runs after --wait,
+that is said and the exit code is 4; the run goes on stopping.
+` + exitHelp,
 		Example: "  cephalorun stop",
 		Args:    exactArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
