@@ -157,7 +157,7 @@ func readRestarts(run *rundir.Run) (*restarts, error) {
 		return nil, err
 	}
 	if r.Version != restartsVersion {
-		return nil, usage("%s has version %d, and only %d is known", run.Path(rundir.RestartsFile), r.Version, restartsVersion)
+		return nil, fmt.Errorf("%s has version %d, and only %d is known", run.Path(rundir.RestartsFile), r.Version, restartsVersion)
 	}
 	return r, nil
 }

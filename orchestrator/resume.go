@@ -55,10 +55,10 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 	var saved savedSpec
 	err := run.ReadJSON(rundir.SpecFile, &saved)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && saved.Script == "" {
-		return nil, usage("run %s did not get far enough to be taken up again, or its %s is damaged", run.ID, run.Path(rundir.SpecFile))
+		return nil, usage("run %s did not get far enough to be taken up again, or its %s is damaged; start it anew", run.ID, run.Path(rundir.SpecFile))
 	}
 	if err != nil {
-		return nil, usage("%w", err)
+		return nil, usage("%w; what the run was asked for is lost with it: start it anew, with the arguments that make the script resume", err)
 	}
 	if Summarise(run).State == Done {
 		return nil, usage("run %s is done", run.ID)
@@ -73,7 +73,8 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 		if errors.Is(err, fs.ErrNotExist) {
 			s.restarts, err = &restarts{}, nil
 		} else if err != nil {
-			err = usage("%w", err)
+			err = usage("%w; remove it and resume again: the global batch, the steps and the checkpoints are found in %s, and the budget of restarts begins anew",
+				err, rundir.EventsFile)
 		}
 	}
 	if err == nil {

@@ -112,6 +112,8 @@ func (r *restarts) replay(journal []byte, most int) {
 			continue // cut off with the supervisor
 		}
 		switch {
+		case e.Kind == events.PlanMade && r.GlobalBatch == 0:
+			r.GlobalBatch = e.Samples
 		case e.Kind == events.Step:
 			r.BestStep = max(r.BestStep, e.Step)
 		case e.Kind == events.Checkpoint && e.Rank == 0 && e.Phase == checkpointSaved && e.Time.After(known):

@@ -47,7 +47,11 @@ func TestADamagedRestartsFileIsNamed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, "state", "runs", "latest", "restarts.json"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b.mustRun(exitUsage, []string{"restarts.json"}, "resume")
+	b.mustRun(exitUsage, []string{"restarts.json: it is damaged: unexpected end", "remove it and resume again"}, "resume")
+	if err := os.Remove(filepath.Join(b.dir, "state", "runs", "latest", "restarts.json")); err != nil {
+		t.Fatal(err)
+	}
+	b.mustRun(exitDone, []string{"global batch 16: as before in this run", "step-003 (step 3)", "the script goes on after step 3"}, "resume")
 }
 
 // mustKeep waits until the supervisor has noted a checkpoint.
