@@ -7,6 +7,7 @@ same name stays until then. A disk without room costs the checkpoint and not the
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import functools
@@ -32,6 +33,7 @@ REPLACED = "replaced-"
 """Begins the name of an older checkpoint while the new one takes its place."""
 ATTEMPTS = 10
 """At giving a checkpoint its name while another run does the same."""
+_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _FULL = (
     "Read-only file system",
     "No space left on device",
@@ -115,8 +117,8 @@ class Saves:
             if not out_of_space(err):
                 raise
             return None, _words(err)
-        self._everywhere(lambda: _take_place(aside, final), first)
-        return result, ""
+        problem = self._take_place(aside, final, first)
+        return (None if problem else result), problem
 
     def _claim(self, folder: Path) -> None:
         """Lock the folder that checkpoints are saved into, for as long as the process lives, and
@@ -144,16 +146,21 @@ class Saves:
             return ""
         return f"it needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free"
 
-    def _everywhere(self, work: Callable[[], None], first: bool) -> None:
-        """Do ``work`` on the first rank, and raise on all if it failed there."""
+    def _take_place(self, aside: Path, final: Path, first: bool) -> str:
+        """Give the checkpoint its name, on the first rank. Returns why the disk does not take it,
+        the same on every rank; any other failure is raised on all."""
         failure: OSError | None = None
         try:
             if first:
-                work()
+                _take_place(aside, final)
         except OSError as err:
             failure = err
-        if self.total([float(failure is not None)])[0]:
+        number = int(self.total([float(failure.errno or -1) if failure else 0.0])[0])
+        if number not in _TAKES_NO_MORE and number:
             raise failure or OSError("rank 0 could not give the checkpoint its name")
+        if number and first:
+            shutil.rmtree(aside, ignore_errors=True)
+        return _said(number == errno.EROFS) if number else ""
 
     def _async_save(self, original: Callable) -> Callable:
         def async_save(state_dict: dict[str, Any], **options: Any) -> Any:
@@ -213,9 +220,11 @@ def _put(save: Callable, async_save: Callable, load: Callable) -> Callable[[], N
 
 def _words(err: CheckpointException) -> str:
     causes = " ".join(str(pair[0]) for pair in err.failures.values())
-    if "Read-only file system" in causes:
-        return "the file system is read-only"
-    return "no space left on the device"
+    return _said("Read-only file system" in causes)
+
+
+def _said(read_only: bool) -> str:
+    return "the file system is read-only" if read_only else "no space left on the device"
 
 
 def out_of_space(err: CheckpointException) -> bool:
@@ -223,8 +232,7 @@ def out_of_space(err: CheckpointException) -> bool:
     full, or has become read-only."""
     causes = [pair[0] for pair in err.failures.values()]
     return bool(causes) and all(
-        getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-        or any(text in str(cause) for text in _FULL)
+        getattr(cause, "errno", None) in _TAKES_NO_MORE or any(text in str(cause) for text in _FULL)
         for cause in causes
     )
 
@@ -264,6 +272,8 @@ def _take_place(aside: Path, final: Path) -> None:
             break
         except OSError as err:  # another run has put its own there meanwhile
             if err.errno not in (errno.ENOTEMPTY, errno.EEXIST) or attempt == ATTEMPTS - 1:
+                with contextlib.suppress(OSError):  # not there, or the supervisor will do it
+                    os.rename(old, final)
                 raise
     folder = os.open(final.parent, os.O_RDONLY)
     try:

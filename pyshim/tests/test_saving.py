@@ -202,6 +202,47 @@ def test_user_case_55_room_is_looked_for_before(ranks, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def _save_without_a_rename(path: str, number: int) -> tuple[list[str], str]:
+    _, heard = _install()
+    dcp.save(_state(), checkpoint_id=path)
+    rename, refused = os.rename, []
+
+    def refuse(source, target):
+        if Path(source).name.startswith("saving-"):
+            refused.append(source)
+            raise OSError(number, os.strerror(number))
+        rename(source, target)
+
+    os.rename = refuse
+    try:
+        dcp.save({"weights": torch.ones(4), "step": 8}, checkpoint_id=path)
+        raised = ""
+    except OSError as err:
+        raised = str(err)
+    finally:
+        os.rename = rename
+    assert len(refused) == (dist.get_rank() == 0)
+    state = {"weights": torch.zeros(4), "step": 0}
+    dcp.load(state, checkpoint_id=path)
+    assert state["step"] == 7, "the older checkpoint has its name again"
+    return heard.phases(), heard.events[3][1].get("message", raised)
+
+
+def test_user_case_55_a_disk_that_takes_no_new_name_costs_the_checkpoint(ranks, tmp_path):
+    for found in ranks(2, _save_without_a_rename, str(tmp_path / "checkpoint"), errno.EROFS):
+        assert found == (
+            ["saving", "saved", "saving", "failed", "loaded"],
+            "the file system is read-only",
+        )
+    assert os.listdir(tmp_path) == ["checkpoint"]
+
+
+def test_another_failure_of_the_rename_is_raised_on_all_ranks(ranks, tmp_path):
+    found = ranks(2, _save_without_a_rename, str(tmp_path / "checkpoint"), errno.EACCES)
+    assert [phases for phases, _ in found] == [["saving", "saved", "saving", "loaded"]] * 2
+    assert "Permission denied" in found[0][1] and "rank 0 could not" in found[1][1]
+
+
 def _fail_to_save(path: str) -> list[str]:
     _, heard = _install()
     torch.save = lambda *a, **k: (_ for _ in ()).throw(ValueError("odd"))
