@@ -190,8 +190,8 @@ func (w *watch) stuck(now time.Time) (Failure, bool) {
 	return f, true
 }
 
-// behind is the rank that the others wait for: a silent one, else one that waits for
-// nobody, else the one that has come least far.
+// behind is the rank that the others wait for: one that never came up, else a silent one,
+// else one that waits for nobody, else the one that has come least far.
 func (w *watch) behind(now time.Time) int {
 	order := make([]int, len(w.places))
 	for i := range order {
@@ -201,6 +201,9 @@ func (w *watch) behind(now time.Time) int {
 		k := [4]int64{1, 1, int64(p.step), p.moves}
 		if p.silent(now) {
 			k[0] = 0
+		}
+		if p.seen.IsZero() {
+			k[0] = -1
 		}
 		if p.ended {
 			k[0] = 2 // nobody waits for it any more
@@ -218,26 +221,41 @@ func (w *watch) behind(now time.Time) int {
 
 func (p place) silent(now time.Time) bool { return now.Sub(p.seen) > beatLimit }
 
-// text says where a rank is.
+// text says where a rank is, as far as that is known: what a silent one said last is of
+// before it went silent.
 func (p place) text(now time.Time) string {
-	var words []string
-	if p.collective != "" {
-		words = append(words, "waits for the "+p.collective)
-	} else {
-		words = append(words, "is")
+	after := fmt.Sprintf("after step %d", p.step)
+	switch {
+	case p.seen.IsZero():
+		return "has not come up"
+	case p.ended:
+		return "has ended " + after
+	case p.silent(now) && p.phase == "":
+		return fmt.Sprintf("has not said where it is %s, and is silent for %.0f s", after, now.Sub(p.seen).Seconds())
+	case p.silent(now):
+		doing := "was"
+		if p.collective != "" {
+			doing = "waited for the " + p.collective
+		}
+		return fmt.Sprintf("is silent for %.0f s %s, as one that was stopped or runs code which keeps Python's lock (GIL): "+
+			"where it is now is not known, and before that it %s%s", now.Sub(p.seen).Seconds(), after, doing, p.where())
+	case p.collective != "":
+		return "waits for the " + p.collective + p.where() + " " + after
+	case p.where() == "":
+		return "has not said where it is " + after
+	default:
+		return "is" + p.where() + " " + after
 	}
+}
+
+// where is the unit and the phase, each with a blank before it.
+func (p place) where() string {
+	var text string
 	if p.unit != "" {
-		words = append(words, "of "+p.unit)
+		text += " of " + p.unit
 	}
 	if p.phase != "" {
-		words = append(words, "in "+p.phase)
+		text += " in " + p.phase
 	}
-	if len(words) == 1 && p.collective == "" {
-		words = []string{"has not said where it is"}
-	}
-	words = append(words, fmt.Sprintf("after step %d", p.step))
-	if p.silent(now) {
-		words = append(words, fmt.Sprintf("(silent for %.0f s)", now.Sub(p.seen).Seconds()))
-	}
-	return strings.Join(words, " ")
+	return text
 }

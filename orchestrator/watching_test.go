@@ -48,7 +48,17 @@ func TestARankThatHasEndedHoldsNobodyUp(t *testing.T) {
 	w.take(events.Event{Kind: events.Gone, Rank: 0}, at)
 	late := at.Add(time.Hour)
 	w.take(events.Event{Kind: events.Heartbeat, Rank: 1, Step: 12, Phase: "script", Moves: 5}, late)
-	if f, stuck := w.stuck(late); !stuck || f.Rank != 1 {
+	if f, stuck := w.stuck(late); !stuck || f.Rank != 1 || !strings.Contains(f.Message, "rank 0 has ended after step 12") {
+		t.Errorf("stuck %v: %+v", stuck, f)
+	}
+}
+
+// Of a rank that never said anything, nobody can say since when it is silent.
+func TestARankThatNeverCameUp(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newWatch(2, time.Minute, firstStepLimit, at)
+	w.take(events.Event{Kind: events.Start, Rank: 0}, at)
+	if f, stuck := w.stuck(at.Add(initLimit + time.Second)); !stuck || f.Rank != 1 || !strings.Contains(f.Message, "rank 1 has not come up") {
 		t.Errorf("stuck %v: %+v", stuck, f)
 	}
 }
@@ -149,7 +159,8 @@ func TestASilentRankHoldsTheOthersUp(t *testing.T) {
 	}
 	later := at.Add(61 * time.Second)
 	w.take(gather(0), later)
-	if f, stuck := w.stuck(later); !stuck || f.Rank != 1 || !strings.Contains(f.Message, "silent for 61 s") {
+	if f, stuck := w.stuck(later); !stuck || f.Rank != 1 || !strings.Contains(f.Message, "rank 1 is silent for 61 s after step 3") ||
+		!strings.Contains(f.Message, "before that it waited for the gather in forward") || strings.Contains(f.Message, "rank 1 waits") {
 		t.Errorf("stuck %v: %+v", stuck, f)
 	}
 }
