@@ -54,7 +54,8 @@ func (s *session) afterFailure(ctx context.Context, f Failure) error {
 }
 
 func (s *session) policy() policy {
-	return policy{max: s.spec.MaxRestarts, resumable: len(s.spec.ResumeArgs) > 0 || len(s.restarts.Checkpoints) > 0}
+	return policy{max: s.spec.MaxRestarts, resumable: len(s.spec.ResumeArgs) > 0 || len(s.restarts.Checkpoints) > 0,
+		nothingLeft: s.restarts.nothingLeft()}
 }
 
 // sayRestart is the one line about a restart, on the screen and as an event.

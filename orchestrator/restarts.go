@@ -71,6 +71,13 @@ type policy struct {
 	max int // restarts without progress
 	// resumable says that the script can be told, or knows, how to resume.
 	resumable bool
+	// nothingLeft says why nothing is left to go on from; empty if something is.
+	nothingLeft string
+}
+
+// beginsAgain is why a script with nothing left to go on from is not started again.
+func (p policy) beginsAgain(steps int) string {
+	return fmt.Sprintf("%s and do %d steps again; put a checkpoint back in its place, or start the script anew", p.nothingLeft, steps)
 }
 
 // judge decides on a restart and keeps the failure. reached is the last step that the
@@ -85,6 +92,9 @@ func (r *restarts) judge(p policy, f pastFailure, first, reached int) verdict {
 	if r.BestStep > 0 && !p.resumable {
 		return verdict{why: fmt.Sprintf("%d steps are done and no checkpoint was saved, so the script would begin again at step 1; "+
 			"let it save, or say with --resume-args how it resumes", r.BestStep)}
+	}
+	if r.BestStep > 0 && p.nothingLeft != "" {
+		return verdict{why: p.beginsAgain(r.BestStep)}
 	}
 	if r.Spent >= p.max {
 		return verdict{gaveUp: true, why: fmt.Sprintf("%d restarts brought no progress", r.Spent)}

@@ -82,8 +82,11 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 			s.restarts.replay(journal, s.remembered())
 		}
 		s.taken = true
-		if steps := s.restarts.BestStep; steps > 0 && !s.policy().resumable {
+		switch steps, allowed := s.restarts.BestStep, s.policy(); {
+		case steps > 0 && !allowed.resumable:
 			err = usage("%d steps are done and no checkpoint was saved, so the script would begin again at step 1; start it anew, with --resume-args if it can resume", steps)
+		case steps > 0 && allowed.nothingLeft != "":
+			err = usage("%s", allowed.beginsAgain(steps))
 		}
 	}
 	if err == nil {

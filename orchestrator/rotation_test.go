@@ -109,3 +109,16 @@ func TestReplayForgetsWhatWasRemoved(t *testing.T) {
 		t.Errorf("steps %v", steps)
 	}
 }
+
+// What lies in another storage cannot be looked at, and is not taken for gone.
+func TestACheckpointElsewhereIsNotGone(t *testing.T) {
+	for path, gone := range map[string]bool{"s3://bucket/step-7": false, "/none/step-7": true} {
+		r := restarts{Checkpoints: []savedCheckpoint{{Path: path, Step: 7}}}
+		if why := r.nothingLeft(); (why != "") != gone {
+			t.Errorf("%s: %q", path, why)
+		}
+	}
+	if why := (&restarts{}).nothingLeft(); why != "" {
+		t.Errorf("nothing was saved: %q", why)
+	}
+}

@@ -66,7 +66,9 @@ func (s *session) hearCheckpoint(e events.Event) {
 		if e.Phase == checkpointSaved {
 			r.progress(e.Step)
 			s.comeback.saved = true
-			s.host.AlsoDisk(filepath.Dir(e.Path))
+			if !elsewhere(e.Path) {
+				s.host.AlsoDisk(filepath.Dir(e.Path))
+			}
 			if s.better != nil {
 				s.better.saved = true
 			}
@@ -135,6 +137,36 @@ func (r *restarts) newest() *savedCheckpoint {
 	return nil
 }
 
+// nothingLeft says why no script can go on from the checkpoints that were saved: all are
+// gone or not whole, and no other one lies beside them. Empty where one can, and where none is
+// known. Nothing is changed.
+func (r *restarts) nothingLeft() string {
+	known := map[string]bool{}
+	var newest savedCheckpoint
+	for _, c := range r.Checkpoints {
+		known[c.Path], newest = true, c
+		replaced := c // the name is given back before the script looks
+		replaced.Path = filepath.Join(filepath.Dir(c.Path), namedReplaced+filepath.Base(c.Path))
+		if c.Broken == "" && !c.Removing && (incomplete(c) == "" || incomplete(replaced) == "") {
+			return ""
+		}
+	}
+	for _, dir := range r.folders() {
+		beside, _ := CheckpointsIn(dir) // a folder that is gone has none
+		if slices.ContainsFunc(beside, func(c Checkpoint) bool { return c.Problem == "" && !known[c.Path] }) {
+			return ""
+		}
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	why := newest.Broken
+	if why == "" {
+		why = incomplete(newest)
+	}
+	return fmt.Sprintf("no checkpoint of this run is left whole (the newest one known, %s: %s), so the script would begin again at step 1", newest.Path, why)
+}
+
 // setAside is the beginning of the name that an incomplete checkpoint gets.
 const setAside = "incomplete-"
 
@@ -173,7 +205,7 @@ func (s *session) setAside(path, why string) {
 func (r *restarts) folders() []string {
 	var all []string
 	for _, c := range r.Checkpoints {
-		if dir := filepath.Dir(c.Path); !slices.Contains(all, dir) {
+		if dir := filepath.Dir(c.Path); !elsewhere(c.Path) && !slices.Contains(all, dir) {
 			all = append(all, dir)
 		}
 	}
@@ -201,10 +233,16 @@ func (s *session) tidy(dir string) {
 	}
 }
 
+// elsewhere says that a checkpoint lies in a storage that is not looked into, such as s3://.
+func elsewhere(path string) bool { return strings.Contains(path, "://") }
+
 // incomplete says what a checkpoint lacks of what was saved; empty if nothing. A
 // checkpoint whose files are not known, such as one that was only loaded, is whole when
 // it is there.
 func incomplete(c savedCheckpoint) string {
+	if elsewhere(c.Path) {
+		return ""
+	}
 	if _, err := os.Stat(c.Path); err != nil {
 		return "it cannot be found"
 	}

@@ -67,7 +67,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 	s.launched = s.deps.Now()
 	if s.restarts.BestStep > 0 || s.taken {
 		a.args = append(a.args[:len(a.args):len(a.args)], s.spec.ResumeArgs...)
-		a.mustResume = s.restarts.newest() != nil
+		a.mustResume = s.restarts.newest() != nil || s.restarts.BestStep > 0 && len(s.restarts.Checkpoints) > 0
 	}
 	s.comeback = s.lookForDevices(ctx)
 	defer s.comeback.end()

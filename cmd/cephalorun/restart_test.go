@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -187,6 +188,34 @@ func TestUserCase55AnIncompleteCheckpointIsSkipped(t *testing.T) {
 	if _, err := os.Stat(aside); err != nil {
 		t.Errorf("nothing may be deleted: %v", err)
 	}
+}
+
+// When all checkpoints of a run are gone the script would begin again at step 1, with all steps to
+// be done again: the run ends, nothing is renamed, and another supervisor does not begin either.
+func TestNothingIsBegunAgainWhenAllCheckpointsAreGone(t *testing.T) {
+	for name, c := range map[string]struct{ lose, why string }{
+		"gone":       {"rename step-003 elsewhere/step-003", "it cannot be found"},
+		"incomplete": {"cut shard", "shard has 1 of 9 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			says := []string{"no checkpoint of this run is left whole (the newest one known, ", "step-003: " + c.why + ")", "put a checkpoint back"}
+			b.train(exitScript, "steps 3\nsave\nsteps 5\nown elsewhere/x\n"+c.lose+"\nkill 1\n", append(says, "not restarted (cause: killed)", "do 5 steps again"), resume)
+			b.err.content.Reset()
+			b.mustRun(exitUsage, says, "resume")
+			if names, _ := filepath.Glob(filepath.Join(b.dir, "state", "runs", "latest", "checkpoints", "incomplete-*")); len(names) > 0 {
+				t.Errorf("renamed: %v", names)
+			}
+		})
+	}
+}
+
+// One that lies beside those that are gone is enough, since the script finds it; a script that
+// does not is stopped at its first step.
+func TestAnotherCheckpointBesideThoseThatAreGone(t *testing.T) {
+	script := "steps 3\nsave\nuntil 1 rename step-003 %s\nuntil 1 kill 1\nsteps 5\n"
+	newBench(t).train(exitDone, fmt.Sprintf(script, "step-002"), []string{"step-003 is not there any more", "the script goes on after step 2", "done after 5 steps"}, resume)
+	newBench(t).train(exitScript, fmt.Sprintf(script, "other"), []string{"not restarted (cause: started-over)"}, resume)
 }
 
 // A checkpoint may be damaged although its files have their sizes: reading all of it tells, and

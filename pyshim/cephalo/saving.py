@@ -205,7 +205,10 @@ class Saves:
         fields = {"step": self._step(), **more}
         if phase in ("saved", "loaded"):
             fields["files"] = _files(Path(path))
-        self._events.send("checkpoint", phase=phase, path=os.path.abspath(path), **fields)
+        place = os.fspath(path)
+        if "://" not in place:
+            place = os.path.abspath(place)
+        self._events.send("checkpoint", phase=phase, path=place, **fields)
 
 
 def _put(save: Callable, async_save: Callable, load: Callable) -> Callable[[], None]:

@@ -285,3 +285,9 @@ def _async(path: str) -> list[str]:
 def test_a_save_beside_the_training_is_told_when_it_is_done(ranks, tmp_path):
     for phases in ranks(2, _async, str(tmp_path / "checkpoint")):
         assert phases[0] == "saving" and phases[-1] == "saved"
+
+
+def test_a_checkpoint_in_another_storage_keeps_its_name():
+    heard = Heard()
+    Saves(heard, Place(), lambda: 7)._tell("loaded", "s3://bucket/step-7")
+    assert heard.events[0][1]["path"] == "s3://bucket/step-7"
