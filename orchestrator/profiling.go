@@ -18,18 +18,14 @@ import (
 // obtainProfile is the profile of this script on these devices: the file that was
 // given, the one kept from before, or a new measurement.
 func (s *session) obtainProfile(ctx context.Context) error {
-	fingerprint, err := s.fingerprint()
-	if err != nil {
-		return err
-	}
-	switch {
-	case s.spec.ProfileFile != "":
-		err = s.readProfile(fingerprint)
-	default:
-		err = s.cachedOrMeasured(ctx, fingerprint)
-	}
-	if err != nil {
-		return err
+	if s.spec.ProfileFile == "" { // else it was read at the start
+		fingerprint, err := s.fingerprint()
+		if err != nil {
+			return err
+		}
+		if err := s.cachedOrMeasured(ctx, fingerprint); err != nil {
+			return err
+		}
 	}
 	s.profile = cache.Refresh(s.profile, s.devices.Chosen)
 	s.sayWhole()

@@ -68,16 +68,6 @@ func (s *session) obtainPlan(ctx context.Context) error {
 		}
 		return s.makePlan()
 	}
-	if err := s.givenPlan(); err != nil {
-		return err
-	}
-	fingerprint, err := s.fingerprint()
-	if err != nil {
-		return err
-	}
-	if err := s.planOfThisModel(fingerprint); err != nil {
-		return err
-	}
 	// The profile also says how the script draws its data, which workers need.
 	if err := s.obtainProfile(ctx); err != nil {
 		return err

@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -111,7 +110,7 @@ func prepare(ctx context.Context, spec Spec, deps Deps) (*session, error) {
 	if s.devices, err = s.find(ctx); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, s.readGiven()
 }
 
 // check refuses what cannot work before anything is started.
@@ -140,16 +139,7 @@ func (s *session) check() error {
 	if err := checkSlurm(s.deps.Environ, s.spec.KeepSlurm); err != nil {
 		return err
 	}
-	info, err := os.Stat(s.spec.Script)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return usage("there is no script %s", s.spec.Script)
-	case err != nil:
-		return usage("script %s: %w", s.spec.Script, err)
-	case info.IsDir():
-		return usage("%s is a folder; name the script", s.spec.Script)
-	}
-	return nil
+	return checkScript(s.spec.Script)
 }
 
 func (s *session) find(ctx context.Context) (Devices, error) {

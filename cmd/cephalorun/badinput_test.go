@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cephalorun/cephalorun/profiler"
 	"github.com/cephalorun/cephalorun/profiler/fleet"
 )
@@ -25,9 +27,26 @@ func TestBadInput(t *testing.T) {
 		code    int
 		says    string
 	}{
-		"no such script":         {nil, func(b *bench) []string { return []string{filepath.Join(b.dir, "none.py")} }, exitUsage, "there is no script"},
-		"the script is a folder": {nil, func(b *bench) []string { return []string{b.dir} }, exitUsage, "is a folder"},
-		"an unknown flag":        {nil, func(b *bench) []string { return []string{"--fast", "train.py"} }, exitUsage, "unknown flag: --fast"},
+		"no such script":           {nil, func(b *bench) []string { return []string{filepath.Join(b.dir, "none.py")} }, exitUsage, "there is no script"},
+		"the script is a folder":   {nil, func(b *bench) []string { return []string{b.dir} }, exitUsage, "is a folder"},
+		"an empty script name":     {nil, func(*bench) []string { return []string{""} }, exitUsage, "the first argument is empty"},
+		"an empty name to profile": {nil, func(*bench) []string { return []string{"profile", ""} }, exitUsage, "the first argument is empty"},
+		"an empty name of a run":   {nil, func(*bench) []string { return []string{"stop", ""} }, exitUsage, "the first argument is empty"},
+		"an empty flag":            {nil, func(*bench) []string { return []string{"--plan=", "train.py"} }, exitUsage, "--plan is empty"},
+		"an empty state folder":    {nil, func(*bench) []string { return []string{"status", "--state-dir="} }, exitUsage, "--state-dir is empty"},
+		"the script is a device":   {nil, func(*bench) []string { return []string{os.DevNull} }, exitUsage, "is no file that every rank could read"},
+		"batches for other devices": {nil, func(b *bench) []string {
+			return []string{"--batches", "1,2,3", "--devices", b.devices(), b.file("train.py", goodScript)}
+		}, exitUsage, "--batches gives 3 batches, and there are 2 devices"},
+		"batches beside another global batch": {nil, func(b *bench) []string {
+			return []string{"--batches", "1,2", "--global-batch", "4", "--devices", b.devices(), b.file("train.py", goodScript)}
+		}, exitUsage, "--batches sum to 3"},
+		"a script that is a pipe": {func(b *bench) {
+			if err := unix.Mkfifo(filepath.Join(b.dir, "train.py"), 0o600); err != nil {
+				b.t.Fatal(err)
+			}
+		}, func(b *bench) []string { return []string{filepath.Join(b.dir, "train.py")} }, exitUsage, "is no file that every rank could read"},
+		"an unknown flag": {nil, func(b *bench) []string { return []string{"--fast", "train.py"} }, exitUsage, "unknown flag: --fast"},
 		"Python without torch": {func(b *bench) { b.app.environ = append(b.app.environ, fakeTorch+"=") },
 			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitMachine, "has no PyTorch"},
 		"torch too old": {func(b *bench) { b.app.environ = append(b.app.environ, fakeTorch+"=2.7.1") },
@@ -92,6 +111,11 @@ func TestBadInput(t *testing.T) {
 				c.prepare(b)
 			}
 			b.mustRun(c.code, []string{c.says}, c.args(b)...)
+			if c.code == exitUsage {
+				if runs, _ := filepath.Glob(filepath.Join(b.dir, "state", "runs", "*")); len(runs) > 0 {
+					t.Errorf("it has left %v", runs)
+				}
+			}
 			if lines := strings.Count(strings.TrimSpace(b.err.String()), "\n"); strings.Contains(b.err.String(), "Usage:") || lines > 12 {
 				t.Errorf("%d lines:\n%s", lines, b.err.String())
 			}

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cephalorun/cephalorun/orchestrator"
 	"github.com/cephalorun/cephalorun/orchestrator/output"
@@ -59,6 +61,7 @@ Flags before SCRIPT are cephalorun's; everything after it is the script's.
 			return runScript(c.Context(), a, o, args)
 		},
 	}
+	root.PersistentPreRunE = func(c *cobra.Command, args []string) error { return refuseEmpty(c, args) }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %w", orchestrator.ErrUsage, err)
 	})
@@ -71,6 +74,24 @@ Flags before SCRIPT are cephalorun's; everything after it is the script's.
 		newStopCommand(a, o), newResumeCommand(a, o), newCheckpointCommand(a, o), newVersionCommand(a, o),
 	)
 	return root, o
+}
+
+// refuseEmpty refuses a first argument, or the value of a flag, that is empty: it comes from a
+// variable that is not set, and leaving it out would mean something else, such as the newest run.
+func refuseEmpty(c *cobra.Command, args []string) error {
+	if strings.HasPrefix(c.Name(), "__") {
+		return nil // completion asks with what is not typed yet
+	}
+	if len(args) > 0 && args[0] == "" {
+		return fmt.Errorf("%w: the first argument is empty, in: %s", orchestrator.ErrUsage, c.UseLine())
+	}
+	var err error
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.Type() == "string" && f.Value.String() == "" && err == nil {
+			err = fmt.Errorf("%w: --%s is empty; give it a value, or leave it out", orchestrator.ErrUsage, f.Name)
+		}
+	})
+	return err
 }
 
 // exactArgs is cobra's check of the number of arguments as an error of usage.
