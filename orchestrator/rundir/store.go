@@ -62,10 +62,13 @@ func (s Store) Profiles() string { return filepath.Join(s.root, "profiles") }
 // latest is the link to the newest run.
 const latest = "latest"
 
+// idTime begins the id of a run.
+const idTime = "20060102-150405"
+
 // New makes the folder of a new run. Its id is the time and a name, and differs
 // from every other one, also when two runs start in the same moment.
 func (s Store) New(name string, now time.Time) (*Run, error) {
-	base := now.UTC().Format("20060102-150405") + "-" + safeName(name)
+	base := now.UTC().Format(idTime) + "-" + safeName(name)
 	for n := 1; ; n++ {
 		id := base
 		if n > 1 {
@@ -83,41 +86,37 @@ func (s Store) New(name string, now time.Time) (*Run, error) {
 		if err := r.prepare(); err != nil {
 			return nil, err
 		}
-		return r, s.point(id)
+		s.point(id)
+		return r, nil
 	}
 }
 
-// point makes latest name a run. The link is made aside and renamed over the old
-// one, so that it is always there.
-func (s Store) point(id string) error {
+// point makes latest name a run. The link is made aside and renamed over the old one, so that
+// it is always there. Where that cannot be, as on a disk without links, none is left that names an
+// older run: the newest one is found by its id then.
+func (s Store) point(id string) {
+	link := filepath.Join(s.Runs(), latest)
 	aside := filepath.Join(s.Runs(), "."+latest+"-"+id)
 	_ = os.Remove(aside)
-	if err := os.Symlink(id, aside); err != nil {
-		return fmt.Errorf("point to the newest run: %w", err)
+	err := os.Symlink(id, aside)
+	if err == nil {
+		err = os.Rename(aside, link)
 	}
-	if err := os.Rename(aside, filepath.Join(s.Runs(), latest)); err != nil {
+	if err != nil {
 		_ = os.Remove(aside)
-		return fmt.Errorf("point to the newest run: %w", err)
+		_ = os.Remove(link)
 	}
-	return nil
 }
 
 // Find opens a run by its id, an unambiguous beginning of it, or as the newest
 // one: "" or "latest".
 func (s Store) Find(id string) (*Run, error) {
-	if id == "" || id == latest {
-		target, err := os.Readlink(filepath.Join(s.Runs(), latest))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: there is none yet in %s", ErrNoRun, s.Runs())
-		}
-		if err != nil {
-			return nil, fmt.Errorf("find the newest run: %w", err)
-		}
-		id = target
-	}
 	all, err := s.List()
 	if err != nil {
 		return nil, err
+	}
+	if id == "" || id == latest {
+		return s.newest(all)
 	}
 	var found []*Run
 	for _, r := range all {
@@ -138,6 +137,26 @@ func (s Store) Find(id string) (*Run, error) {
 	}
 }
 
+// newest is the run that latest names. Where that link is gone, or names no run, it is the last
+// one by its id, which begins with the time of its start.
+func (s Store) newest(all []*Run) (*Run, error) {
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%w: there is none yet in %s", ErrNoRun, s.Runs())
+	}
+	target, _ := os.Readlink(filepath.Join(s.Runs(), latest))
+	for _, r := range all {
+		if r.ID == filepath.Base(target) {
+			return r, nil
+		}
+	}
+	for _, r := range slices.Backward(all) {
+		if _, err := time.Parse(idTime, r.ID[:min(len(idTime), len(r.ID))]); err == nil {
+			return r, nil
+		}
+	}
+	return all[len(all)-1], nil
+}
+
 // List lists the runs, oldest first.
 func (s Store) List() ([]*Run, error) {
 	entries, err := os.ReadDir(s.Runs())
@@ -149,7 +168,7 @@ func (s Store) List() ([]*Run, error) {
 	}
 	var runs []*Run
 	for _, e := range entries {
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != latest { // a copy has a folder of that name
 			runs = append(runs, &Run{ID: e.Name(), Dir: filepath.Join(s.Runs(), e.Name())})
 		}
 	}

@@ -65,6 +65,49 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// The link may be lost, by a copy of the folder for one, or name a run that was removed.
+func TestTheNewestRunIsFoundWithoutItsLink(t *testing.T) {
+	s, _ := Open(t.TempDir())
+	a, _ := s.New("a.py", now())
+	b, _ := s.New("b.py", now().Add(time.Hour))
+	link := filepath.Join(s.Runs(), "latest")
+	for name, put := range map[string]func() error{
+		"none":     func() error { return nil },
+		"dangling": func() error { return os.Symlink("20200101-000000-gone", link) },
+		"a file":   func() error { return os.WriteFile(link, nil, 0o644) },
+		"a folder": func() error { return os.Mkdir(link, 0o755) },
+	} {
+		_ = os.Remove(link)
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Find(""); err != nil || got.ID != b.ID {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	_ = os.Remove(link)
+	if err := os.MkdirAll(filepath.Join(link, "logs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(s.Runs(), "notes"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.New("c.py", now().Add(2*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Find(""); err != nil || got.ID != c.ID {
+		t.Errorf("a run beside what is no link: %v, %v", got, err)
+	}
+	_ = os.RemoveAll(link)
+	if err := os.Symlink(filepath.Join(s.Runs(), a.ID), link); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Find("latest"); err != nil || got.ID != a.ID {
+		t.Errorf("a link with a whole path: %v, %v", got, err)
+	}
+}
+
 func TestNotWritable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
