@@ -98,8 +98,8 @@ func checkpointAt(dir string) (Checkpoint, bool) {
 	c := Checkpoint{Path: dir, Problem: metadataFile + " is missing: it is written last"}
 	is := false // by the names of its files
 	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || e.IsDir() {
+		info, err := os.Stat(filepath.Join(dir, e.Name())) // what a link names counts
+		if err != nil || info.IsDir() {
 			continue
 		}
 		c.Bytes += info.Size()
@@ -108,7 +108,9 @@ func checkpointAt(dir string) (Checkpoint, bool) {
 		}
 		if e.Name() == metadataFile {
 			c.Problem = ""
-			if info.Size() == 0 {
+			if !info.Mode().IsRegular() {
+				c.Problem = metadataFile + " is not a file"
+			} else if info.Size() == 0 {
 				c.Problem = metadataFile + " is empty"
 			}
 		}

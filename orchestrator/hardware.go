@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/cephalorun/cephalorun/orchestrator/launch"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/show"
+	"github.com/cephalorun/cephalorun/profiler"
 )
 
 // Hardware measures the devices themselves, without a model.
@@ -59,7 +59,7 @@ func (s *session) hardware(ctx context.Context) ([]show.Hardware, error) {
 }
 
 func readHardware(path string) (show.Hardware, error) {
-	data, err := os.ReadFile(path)
+	data, err := profiler.ReadFile(path, profiler.MostInputBytes)
 	if err != nil {
 		return show.Hardware{}, fmt.Errorf("read measurement: %w", err)
 	}

@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
@@ -114,7 +113,7 @@ func (s *session) planOfThisModel(fingerprint string) error {
 
 // ReadPlanFile reads a plan; whatever is wrong with it is the user's to mend.
 func ReadPlanFile(path string) (solver.Plan, error) {
-	data, err := os.ReadFile(path)
+	data, err := profiler.ReadInput(path, profiler.MostInputBytes)
 	if err != nil {
 		return solver.Plan{}, usage("read plan: %w", err)
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/show"
+	"github.com/cephalorun/cephalorun/profiler"
 )
 
 // savedSpec is spec.json: what a run was asked for, so that it can be taken up again.
@@ -78,7 +80,7 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 		}
 	}
 	if err == nil {
-		if journal, readErr := os.ReadFile(run.Path(rundir.EventsFile)); readErr == nil {
+		if journal, readErr := profiler.ReadFile(run.Path(rundir.EventsFile), math.MaxInt64-1); readErr == nil {
 			s.restarts.replay(journal, s.remembered())
 		}
 		s.taken = true

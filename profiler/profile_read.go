@@ -3,13 +3,12 @@ package profiler
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 )
 
 // ReadProfile reads and checks a profile v1 file. What is wrong is reported
 // all at once, with field paths, as a ProblemsError.
 func ReadProfile(path string) (Profile, error) {
-	data, err := os.ReadFile(path)
+	data, err := ReadInput(path, MostInputBytes)
 	if err != nil {
 		return Profile{}, fmt.Errorf("read profile: %w", err)
 	}

@@ -46,6 +46,22 @@ func TestBadInput(t *testing.T) {
 				b.t.Fatal(err)
 			}
 		}, func(b *bench) []string { return []string{filepath.Join(b.dir, "train.py")} }, exitUsage, "is no file that every rank could read"},
+		"a devices file that is a pipe": {func(b *bench) {
+			if err := unix.Mkfifo(filepath.Join(b.dir, "devices.yaml"), 0o600); err != nil {
+				b.t.Fatal(err)
+			}
+		}, func(b *bench) []string {
+			return []string{"--devices", filepath.Join(b.dir, "devices.yaml"), b.file("train.py", goodScript)}
+		}, exitUsage, "devices.yaml is a pipe, and must be a file"},
+		"a profile that is a folder":     {nil, func(b *bench) []string { return []string{"plan", "--profile", b.dir, "--global-batch", "8"} }, exitUsage, "is a folder, and must be a file"},
+		"a plan that is a device":        {nil, func(b *bench) []string { return []string{"--plan", "/dev/zero", b.file("train.py", goodScript)} }, exitUsage, "/dev/zero is a device"},
+		"a cluster file that never ends": {nil, func(*bench) []string { return simulateFiles("/dev/zero", "../../examples/models/gpt-2.7b.yaml") }, exitUsage, "/dev/zero is a device"},
+		"a model file of an absurd size": {func(b *bench) { b.huge("model.yaml") }, func(b *bench) []string {
+			return simulateFiles("../../examples/clusters/paper-a.yaml", filepath.Join(b.dir, "model.yaml"))
+		}, exitUsage, "has more than 1048576 bytes"},
+		"a profile file of an absurd size": {func(b *bench) { b.huge("p.json") }, func(b *bench) []string {
+			return []string{"plan", "--profile", filepath.Join(b.dir, "p.json"), "--global-batch", "8"}
+		}, exitUsage, "bytes, which no such file has"},
 		"an unknown flag": {nil, func(b *bench) []string { return []string{"--fast", "train.py"} }, exitUsage, "unknown flag: --fast"},
 		"Python without torch": {func(b *bench) { b.app.environ = append(b.app.environ, fakeTorch+"=") },
 			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitMachine, "has no PyTorch"},
@@ -120,6 +136,17 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%d lines:\n%s", lines, b.err.String())
 			}
 		})
+	}
+}
+
+func simulateFiles(cluster, model string) []string {
+	return []string{"simulate", "--cluster", cluster, "--model", model, "--global-batch", "8"}
+}
+
+// huge makes a file of a terabyte that takes no room.
+func (b *bench) huge(name string) {
+	if err := os.Truncate(b.file(name, ""), 1<<40); err != nil {
+		b.t.Fatal(err)
 	}
 }
 

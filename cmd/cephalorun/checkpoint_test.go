@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cephalorun/cephalorun/orchestrator"
 )
 
@@ -53,6 +55,22 @@ func TestUserCase55ListOfCheckpoints(t *testing.T) {
 		filepath.Join(folder, "none", "model"): "there is no folder",
 	} {
 		b.mustRun(exitUsage, []string{out, says}, "checkpoint", "export", whole, out)
+	}
+	for name, problem := range map[string]string{"pipe": ".metadata is not a file", "link": ""} {
+		dir := filepath.Join(b.dir, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put := func(path string) error { return unix.Mkfifo(path, 0o600) }
+		if name == "link" {
+			put = func(path string) error { return os.Symlink(filepath.Join(whole, ".metadata"), path) }
+		}
+		if err := put(filepath.Join(dir, ".metadata")); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := orchestrator.CheckpointsIn(dir); err != nil || len(found) != 1 || found[0].Problem != problem {
+			t.Errorf("%s: %+v, %v", name, found, err)
+		}
 	}
 	if err := os.Mkdir(filepath.Join(folder, "step-\n9"), 0o755); err != nil {
 		t.Fatal(err)

@@ -86,6 +86,9 @@ func (r Reader) rotated(f *os.File) *os.File {
 
 // open opens the log at the first of its last lines.
 func (r Reader) open() (*os.File, error) {
+	if info, err := os.Stat(r.Path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read log: %s is not a file", r.Path)
+	}
 	f, err := os.Open(r.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no log %s: %w", r.Path, fs.ErrNotExist)

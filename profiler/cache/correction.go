@@ -24,7 +24,7 @@ func (c Cache) correctionPath(fingerprint string) string {
 // makes sense.
 func (c Cache) Correction(fingerprint string) (profiler.Correction, bool) {
 	var found profiler.Correction
-	data, err := os.ReadFile(c.correctionPath(fingerprint))
+	data, err := profiler.ReadFile(c.correctionPath(fingerprint), profiler.MostInputBytes)
 	if err != nil || json.Unmarshal(data, &found) != nil {
 		return profiler.Correction{}, false
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/cephalorun/cephalorun/profiler"
 )
 
 // maxSources bounds how many files a script's imports are followed through.
@@ -25,7 +27,7 @@ var importPattern = regexp.MustCompile(`(?m)^[ \t]*(?:import[ \t]+([^#\n;]+)|fro
 // to the script's folder, in a fixed order.
 func ScriptSources(script string) ([]Source, error) {
 	root := filepath.Dir(script)
-	content, err := os.ReadFile(script)
+	content, err := profiler.ReadFile(script, profiler.MostInputBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read script: %w", err)
 	}
@@ -38,10 +40,11 @@ func ScriptSources(script string) ([]Source, error) {
 			if _, known := found[candidate]; known {
 				continue
 			}
-			data, err := os.ReadFile(filepath.Join(root, candidate))
-			if errors.Is(err, fs.ErrNotExist) || isNotFile(err) {
+			path := filepath.Join(root, candidate)
+			if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || isNotFile(err) || err == nil && !info.Mode().IsRegular() {
 				continue
 			}
+			data, err := profiler.ReadFile(path, profiler.MostInputBytes)
 			if err != nil {
 				return nil, fmt.Errorf("read module of the script: %w", err)
 			}
@@ -122,8 +125,7 @@ func moduleFiles(folder, module string) []string {
 	return slices.DeleteFunc(out, func(p string) bool { return !filepath.IsLocal(p) })
 }
 
-// isNotFile is true for a path through a file, for a folder named like a
-// module, and for names that no file can have.
+// isNotFile is true for a path through a file, and for names that no file can have.
 func isNotFile(err error) bool {
-	return errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENAMETOOLONG)
+	return errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG)
 }

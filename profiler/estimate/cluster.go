@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -51,7 +50,7 @@ const (
 
 // ReadCluster reads a cluster file. measured are names beside the catalogue's.
 func ReadCluster(path string, measured []string) (Cluster, error) {
-	data, err := os.ReadFile(path)
+	data, err := profiler.ReadInput(path, profiler.MostYAMLBytes)
 	if err != nil {
 		return Cluster{}, fmt.Errorf("%w: read cluster file: %w", profiler.ErrInvalid, err)
 	}

@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/cephalorun/cephalorun/profiler"
 	"github.com/cephalorun/cephalorun/profiler/yamlmap"
@@ -41,7 +40,7 @@ const mostKept = 1 << 48
 
 // ReadModel reads a model file.
 func ReadModel(path string) (Model, error) {
-	data, err := os.ReadFile(path)
+	data, err := profiler.ReadInput(path, profiler.MostYAMLBytes)
 	if err != nil {
 		return Model{}, fmt.Errorf("%w: read model file: %w", profiler.ErrInvalid, err)
 	}

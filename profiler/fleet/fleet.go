@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/cephalorun/cephalorun/profiler"
 )
@@ -37,7 +36,7 @@ func (f Fleet) Devices(ctx context.Context) ([]profiler.Device, error) {
 
 // Read reads a fleet file.
 func Read(path string) (Fleet, error) {
-	data, err := os.ReadFile(path)
+	data, err := profiler.ReadFile(path, profiler.MostInputBytes)
 	if err != nil {
 		return Fleet{}, fmt.Errorf("read fleet: %w", err)
 	}

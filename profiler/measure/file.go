@@ -3,7 +3,6 @@ package measure
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/cephalorun/cephalorun/profiler"
 )
@@ -61,7 +60,7 @@ type Points struct {
 // Read reads one measurement file. Fields that it does not know are ignored;
 // everything missing or wrong is reported at once.
 func Read(path string) (Measurement, error) {
-	data, err := os.ReadFile(path)
+	data, err := profiler.ReadFile(path, profiler.MostInputBytes)
 	if err != nil {
 		return Measurement{}, fmt.Errorf("read measurement: %w", err)
 	}

@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 
 	"go.yaml.in/yaml/v3"
@@ -44,7 +43,7 @@ const (
 
 // Read reads a devices file.
 func Read(path string) (File, error) {
-	data, err := os.ReadFile(path)
+	data, err := profiler.ReadFile(path, profiler.MostYAMLBytes)
 	if err != nil {
 		return File{}, fmt.Errorf("read devices file: %w", err)
 	}

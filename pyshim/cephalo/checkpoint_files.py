@@ -9,11 +9,12 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import stat
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch.distributed.checkpoint.metadata import (
@@ -24,6 +25,8 @@ from torch.distributed.checkpoint.metadata import (
 )
 
 METADATA = ".metadata"
+MOST_METADATA = 1 << 30
+"""More bytes than the metadata of any checkpoint has."""
 _ALLOWED = {
     ("collections", "OrderedDict"),
     ("builtins", "set"),
@@ -61,10 +64,21 @@ class Report:
     files: int = 0
 
 
+def open_file(path: Path, most: int | None = None) -> BinaryIO:
+    """Open a regular file for reading. Raises BrokenCheckpoint for anything else, such as a pipe,
+    which would be waited for without end, and for more than ``most`` bytes."""
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise BrokenCheckpoint(f"{path.name} is not a file")
+    if most is not None and state.st_size > most:
+        raise BrokenCheckpoint(f"{path.name} has {state.st_size} bytes, more than any has")
+    return path.open("rb")
+
+
 def read_metadata(path: Path) -> Metadata:
     """Read ``.metadata``. Raises BrokenCheckpoint."""
     try:
-        with (path / METADATA).open("rb") as file:
+        with open_file(path / METADATA, MOST_METADATA) as file:
             found = _Strict(file).load()
     except FileNotFoundError as err:
         raise BrokenCheckpoint(
@@ -74,7 +88,7 @@ def read_metadata(path: Path) -> Metadata:
         raise
     except Exception as err:  # a pickle that is cut short can raise nearly anything
         raise BrokenCheckpoint(f"{METADATA} cannot be read: {err}") from err
-    if not isinstance(found, Metadata):
+    if not isinstance(found, Metadata) or not isinstance(found.storage_data, dict):
         raise BrokenCheckpoint(f"{METADATA} holds a {type(found).__name__}")
     return found
 
@@ -95,7 +109,7 @@ def read_chunk(
     if info is None:
         raise BrokenCheckpoint(f"{name}: nobody wrote the block at {list(chunk.offsets)}")
     try:
-        with (path / info.relative_path).open("rb") as file:
+        with open_file(path / info.relative_path) as file:
             file.seek(info.offset)
             data = file.read(info.length)
         # torch.load does not compare the checksums that torch.save has written.
@@ -149,8 +163,10 @@ def _check_files(path: Path, metadata: Metadata, report: Report) -> None:
     report.files = len(ends)
     for name, end in sorted(ends.items()):
         file = path / name
-        if not file.is_file():
+        if not file.exists():
             report.problems.append(f"{name} is missing")
+        elif not file.is_file():
+            report.problems.append(f"{name} is not a file")
         elif file.stat().st_size < end:
             report.problems.append(
                 f"{name} has {file.stat().st_size} bytes, and {end} were written"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import signal
 import struct
 
 import pytest
@@ -106,6 +108,38 @@ def test_a_file_with_wrong_content_is_found_when_it_is_read(copy):
     shard.write_bytes(b"\0" * shard.stat().st_size)
     assert verify(copy).problems == []
     assert any(shard.name in problem for problem in verify(copy, deep=True).problems)
+
+
+@pytest.fixture
+def bounded():
+    """Nothing in the test may wait for a pipe."""
+
+    def end(*_):
+        raise TimeoutError("it waited")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+@pytest.mark.parametrize("pattern", [".metadata", "*.distcp"])
+def test_what_is_not_a_file_is_named_and_not_read(copy, tmp_path, bounded, pattern, kind):
+    name = sorted(copy.glob(pattern))[0]
+    name.unlink()
+    make = {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda p: p.symlink_to("/dev/zero")}
+    make[kind](name)
+    for deep in (False, True):
+        assert f"{name.name} is not a file" in verify(copy, deep).problems[0]
+    with pytest.raises(BrokenCheckpoint, match="is not a file"):
+        export(copy, tmp_path / "x.safetensors")
+
+
+def test_a_metadata_file_of_absurd_size_is_not_read(copy, bounded):
+    os.truncate(copy / ".metadata", 1 << 40)
+    assert "more than any has" in verify(copy).problems[0]
 
 
 class _Evil:
