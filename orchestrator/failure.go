@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 	"github.com/cephalorun/cephalorun/orchestrator/supervise"
@@ -266,27 +265,4 @@ func (s *stories) leftEarly() (Failure, bool) {
 		}
 	}
 	return Failure{}, false
-}
-
-// shownCharacters is how much of one line is shown; the log has all of it.
-const shownCharacters = 400
-
-func firstLine(text string) string {
-	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
-	return Shown(text)
-}
-
-// Shown is a line as a terminal may get it: without characters that would move its cursor
-// or change its colours, and not too long.
-func Shown(line string) string {
-	line = strings.Map(func(r rune) rune {
-		if r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return '·'
-	}, line)
-	if all := []rune(line); len(all) > shownCharacters {
-		return string(all[:shownCharacters]) + fmt.Sprintf(" … (%d characters more)", len(all)-shownCharacters)
-	}
-	return line
 }

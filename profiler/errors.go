@@ -44,18 +44,24 @@ type ProblemsError struct {
 	Problems []Problem
 }
 
-// Error lists all problems, one to a line when there are several.
+// Error lists the problems, one to a line when there are several.
 func (e *ProblemsError) Error() string {
 	if len(e.Problems) == 1 {
 		return e.Source + ": " + e.Problems[0].String()
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d problems:", e.Source, len(e.Problems))
-	for _, p := range e.Problems {
+	for _, p := range e.Problems[:min(len(e.Problems), mostProblems)] {
 		b.WriteString("\n  " + p.String())
+	}
+	if more := len(e.Problems) - mostProblems; more > 0 {
+		fmt.Fprintf(&b, "\n  and %d more", more)
 	}
 	return b.String()
 }
+
+// mostProblems is how many problems of one input are listed.
+const mostProblems = 30
 
 // Unwrap makes every ProblemsError an ErrInvalid.
 func (e *ProblemsError) Unwrap() error { return ErrInvalid }

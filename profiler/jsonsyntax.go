@@ -104,5 +104,16 @@ func pathOf(stack []level) string {
 			b.WriteString(l.key)
 		}
 	}
-	return b.String()
+	return shortened(b.String(), mostPath)
+}
+
+// mostPath is how much of a field's path is shown: a file may be nested without end.
+const mostPath = 200
+
+// shortened leaves out the middle of a long text.
+func shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most/2], "") + "…" + strings.ToValidUTF8(text[len(text)-most/2:], "")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,6 +137,42 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%d lines:\n%s", lines, b.err.String())
 			}
 		})
+	}
+}
+
+// Whatever is given, what is said about it stays readable, also as JSON.
+func TestErrorsAreBounded(t *testing.T) {
+	b := newBench(t)
+	deep := strings.Repeat("[", 100000)
+	keys := strings.Repeat(`{"a_long_name":`, 9000)
+	many := make([]string, 5000)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"field %d": 1`, i)
+	}
+	devices := "devices:\n" + strings.Repeat("  - { name: x, kind: y }\n", 5000)
+	for name, args := range map[string][]string{
+		"a list":            {"plan", "--global-batch", "8", "--profile", b.file("list.json", deep)},
+		"objects":           {"plan", "--global-batch", "8", "--profile", b.file("keys.json", keys)},
+		"a plan":            {"--plan", b.file("plan.json", deep), "--devices", b.devices(), b.file("train.py", goodScript)},
+		"a plan of objects": {"--plan", b.file("plan2.json", keys), "--devices", b.devices(), b.file("train.py", goodScript)},
+		"a plan of fields":  {"--plan", b.file("plan3.json", "{"+strings.Join(many, ",")+"}"), "--devices", b.devices(), b.file("train.py", goodScript)},
+		"a fleet":           {"devices", "--devices", b.file("fleet.json", "{"+strings.Join(many, ",")+"}")},
+		"devices":           {"devices", "--devices", b.file("many.yaml", devices)},
+		"yaml":              {"devices", "--devices", b.file("deep.yaml", deep)},
+		"a cluster":         simulateFiles(b.file("cluster.yaml", strings.Repeat("a", 1000000)), "../../examples/models/gpt-2.7b.yaml"),
+		"an argument":       {strings.Repeat("x", 100000) + "\x1b[2J\r"},
+		"a flag":            {"--global-batch", strings.Repeat("x", 100000), "train.py"},
+		"names of devices":  {"--devices", strings.Repeat("x,", 50000), b.file("train.py", goodScript)},
+	} {
+		for _, json := range []string{"--json=false", "--json"} {
+			b.err.content.Reset()
+			if code := b.run(append([]string{json}, args...)...); code != exitUsage {
+				t.Errorf("%s: exit code %d", name, code)
+			}
+			if said := b.err.String(); len(said) > 20000 || strings.ContainsAny(said, "\x1b\r") {
+				t.Errorf("%s: %d bytes: %.300q", name, len(said), said)
+			}
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func printError(w io.Writer, a *app, o *options, err error, code int) {
 	var script *orchestrator.ScriptError
 	isScript := errors.As(err, &script)
 	if o.json {
-		record := failureRecord{Kind: "failure", Code: code, Message: err.Error()}
+		record := failureRecord{Kind: "failure", Code: code, Message: bounded(err.Error())}
 		if isScript {
 			record.Failure = &script.Failure
 		}
@@ -32,18 +32,37 @@ func printError(w io.Writer, a *app, o *options, err error, code int) {
 			return
 		}
 	}
-	last := "cephalorun: " + err.Error()
+	last := "cephalorun: " + bounded(err.Error())
 	if isScript {
 		fmt.Fprint(w, failureText(script.Failure))
 		last = "cephalorun: " + script.Failure.Headline()
 		if code == exitGaveUp {
-			last = "cephalorun: " + err.Error()
+			last = "cephalorun: " + bounded(err.Error())
 		}
 	}
 	if a.width > 0 && !o.noColor {
 		last = "\x1b[1;31m" + last + "\x1b[0m"
 	}
 	fmt.Fprintln(w, last)
+}
+
+// Bounds on what is said of an error, whatever file or argument it comes from.
+const (
+	mostErrorLines = 60
+	mostErrorLine  = 2000 // characters
+)
+
+// bounded is a text as a terminal may get it: not too long, and without characters that would
+// write over the screen.
+func bounded(text string) string {
+	lines := strings.Split(text, "\n")
+	if more := len(lines) - mostErrorLines; more > 0 {
+		lines = append(lines[:mostErrorLines:mostErrorLines], fmt.Sprintf("… (%d lines more)", more))
+	}
+	for i := range lines {
+		lines[i] = orchestrator.ShownUpTo(lines[i], mostErrorLine)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // shownLines is how many of a rank's last lines are repeated below a failure.
