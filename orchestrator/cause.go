@@ -23,6 +23,9 @@ const (
 	PeersLost       Cause = "peers-lost"    // ranks lost each other, and none says why
 	Preempted       Cause = "preempted"     // a signal asked for the end
 	DiskFull        Cause = "disk-full"
+	QuotaUsed       Cause = "quota"        // the user's part of a disk is used up
+	FileSize        Cause = "file-size"    // a file became larger than the limit on sizes
+	ReadOnly        Cause = "read-only"    // the file system takes nothing
 	BadCheckpoint   Cause = "checkpoint"   // the checkpoint to go on from is damaged
 	StartedOver     Cause = "started-over" // the script would have begun again at step 1
 	BadDevice       Cause = "bad-device"   // a device computes wrongly
@@ -44,8 +47,7 @@ const startedOver = "StartedOver"
 // Words of exceptions, in lower case.
 var (
 	deviceMemoryWords = []string{"outofmemoryerror", "out of memory", "can't allocate memory", "not enough memory", "bad_alloc"}
-	diskFullWords     = []string{"no space left on device", "errno 28", "disk quota exceeded"}
-	diskFullKinds     = []string{"OSError", "CheckpointException"} // others may speak of other devices
+	diskFaultKinds    = []string{"OSError", "CheckpointException"} // others may speak of other devices
 	deviceLostWords   = []string{"gpu is lost", "fallen off the bus", "uncorrectable ecc", "no cuda-capable device",
 		"devices are busy or unavailable", "device is unavailable", "nvlink error", "hardware stack error"}
 )
@@ -65,8 +67,8 @@ func causeOf(f Failure, e evidence) Cause {
 		return StartedOver
 	case f.NeedsMemory || says(deviceMemoryWords):
 		return DeviceMemory
-	case says(diskFullWords) && slices.Contains(diskFullKinds, f.Exception):
-		return DiskFull
+	case f.Reason == reasonException && slices.Contains(diskFaultKinds, f.Exception) && diskFault(text) != "":
+		return diskFault(text)
 	case says(deviceLostWords):
 		return DeviceLost
 	case f.Reason == reasonException && !f.ofPeers:

@@ -22,7 +22,7 @@ func (s *session) lostRanks(ctx context.Context, f Failure) []int {
 	switch causeOf(f, evidence{}) {
 	case DeviceLost: // it says so itself, whatever the driver lists
 		return []int{f.Rank}
-	case ScriptFault, DeviceMemory, DiskFull, BadDevice, StartedOver, NoLaunch:
+	case ScriptFault, DeviceMemory, DiskFull, QuotaUsed, FileSize, ReadOnly, BadDevice, StartedOver, NoLaunch:
 		return nil
 	}
 	now, err := s.find(ctx)

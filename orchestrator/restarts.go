@@ -27,8 +27,10 @@ type restarts struct {
 	Failures []pastFailure `json:"failures"`
 	// Checkpoints are those that the script saved or loaded, oldest first.
 	Checkpoints []savedCheckpoint `json:"checkpoints"`
-	// SaveFailed says why the last save failed; empty when it did not.
+	// SaveFailed says why the last save failed; empty when it did not. SaveCause is the
+	// worker's word for it.
 	SaveFailed string `json:"save_failed,omitempty"`
+	SaveCause  string `json:"save_cause,omitempty"`
 }
 
 // pastFailure is one failure as it is kept.
@@ -116,7 +118,7 @@ func (r *restarts) progress(step int) {
 func final(f pastFailure, previous *pastFailure, first, reached int, trained bool) string {
 	beforeFirst := reached <= first
 	switch f.Cause {
-	case BadDevice, StartedOver, DiskFull:
+	case BadDevice, StartedOver, DiskFull, QuotaUsed, FileSize, ReadOnly:
 		return "another attempt would end the same way"
 	case NoLaunch:
 		if !trained && f.Reason != reasonLauncherKilled {

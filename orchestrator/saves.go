@@ -59,8 +59,8 @@ func (s *session) hearCheckpoint(e events.Event) {
 		s.canSave = true
 		return
 	case checkpointFailed:
-		r.SaveFailed = e.Message
-		s.screen.say("note: the checkpoint %s could not be saved: %s; the training goes on", e.Path, e.Message)
+		r.SaveFailed, r.SaveCause = firstLine(e.Message), e.Cause
+		s.screen.say("note: the checkpoint %s could not be saved: %s; the training goes on", e.Path, r.SaveFailed)
 	case checkpointSaved, checkpointLoaded:
 		r.keep(e, s.remembered())
 		if e.Phase == checkpointSaved {
@@ -95,7 +95,7 @@ func (r *restarts) keep(e events.Event, most int) {
 		r.Checkpoints = r.Checkpoints[n:]
 	}
 	if e.Phase == checkpointSaved {
-		r.SaveFailed = ""
+		r.SaveFailed, r.SaveCause = "", ""
 	}
 }
 

@@ -118,9 +118,10 @@ func (s *session) lastSave() error {
 	if s.restarts.SaveFailed == "" {
 		return nil
 	}
-	return &ScriptError{Failure{Rank: 0, Step: s.tracker.last(), Reason: reasonException, Cause: DiskFull, Exception: "OSError",
+	cause, advice := saveAdvice(s.restarts.SaveCause)
+	return &ScriptError{Failure{Rank: 0, Step: s.tracker.last(), Reason: reasonException, Cause: cause,
 		Message: "the script has ended, and its last checkpoint could not be saved: " + s.restarts.SaveFailed,
-		LogPath: s.run.LogPath(0), NotRestarted: "make room and start it again"}}
+		LogPath: s.run.LogPath(0), NotRestarted: advice}}
 }
 
 // statusInterval is how often status.json is renewed while steps come in.

@@ -174,6 +174,7 @@ func fakeWork(argv []string) int {
 //	once COMMAND          a command, unless an earlier attempt of the run has done it
 //	sleep MS              be slow
 //	save                  save a checkpoint of the step that was done last
+//	fail-save CAUSE TEXT  a save that the disk did not take
 //	resume                with --resume, go on from the newest checkpoint
 //	cut FILE              cut a file of the newest checkpoint short
 //	spoil                 write other bytes of the same size into the newest checkpoint
@@ -269,6 +270,9 @@ func (w *fakeWorker) script(lines, args []string) int {
 			time.Sleep(time.Duration(ms) * time.Millisecond)
 		case "save":
 			w.save()
+		case "fail-save":
+			cause, text, _ := strings.Cut(rest, " ")
+			w.send("checkpoint", map[string]any{"phase": "failed", "path": filepath.Join(checkpoints(), "last"), "step": w.step, "message": text, "cause": cause})
 		case "resume":
 			if slices.Contains(args, "--resume") && !w.resume() {
 				w.meet()

@@ -108,6 +108,24 @@ func TestUserCase33WhatIsNotRestarted(t *testing.T) {
 	}
 }
 
+// A last save that failed is lost work: the cause is named, with what to do about it.
+func TestTheLastSaveFailed(t *testing.T) {
+	for told, says := range map[string][]string{
+		"read-only the file system is read-only":    {"(cause: read-only): make the file system writable", "could not be saved: the file system is read-only"},
+		"disk-full it needs 1.0 GiB":                {"(cause: disk-full): make room, and start it again"},
+		"quota the disk quota is used up":           {"(cause: quota): remove files, or have the quota raised"},
+		"file-size a file would be larger":          {"(cause: file-size): raise the limit on file sizes (ulimit -f)"},
+		"script PermissionError: Permission denied": {"(cause: script): mend what the message says", "PermissionError: Permission denied"},
+	} {
+		b := newBench(t)
+		b.train(exitScript, "steps 3\nsave\nsteps 5\nfail-save "+told+"\n", append(says, "the script has ended, and its last checkpoint could not be saved"))
+		if told[0] != 'd' && strings.Contains(b.err.String(), "make room") {
+			t.Errorf("%s: %s", told, b.err)
+		}
+	}
+	newBench(t).train(exitDone, "steps 3\nfail-save quota x\nsteps 5\nsave\n", []string{"could not be saved: x; the training goes on"})
+}
+
 // User case 55: killed between the two renames of a save; the older checkpoint gets its
 // name back, and what was being saved is named.
 func TestUserCase55KilledBetweenTwoNames(t *testing.T) {

@@ -24,6 +24,7 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor
 
+from .diskfaults import Fault, failure_of, fault_numbered, fault_of, no_room
 from .events import Events
 from .place import Place
 
@@ -33,15 +34,6 @@ REPLACED = "replaced-"
 """Begins the name of an older checkpoint while the new one takes its place."""
 ATTEMPTS = 10
 """At giving a checkpoint its name while another run does the same."""
-_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-_FULL = (
-    "Read-only file system",
-    "No space left on device",
-    "Disk quota exceeded",
-    "File too large",
-    "file write failed",
-    "unexpected pos",  # of torch.save, which hides the error of a short write behind it
-)
 
 
 class Saves:
@@ -79,11 +71,11 @@ class Saves:
             with self._place.doing("save"):
                 self._tell("saving", path)
                 if aside:
-                    result, problem = self._save_aside(original, state_dict, options)
+                    result, fault = self._save_aside(original, state_dict, options)
                 else:
-                    result, problem = original(state_dict, **options), ""
-            if problem:
-                self._tell("failed", path, message=problem)
+                    result, fault = original(state_dict, **options), None
+            if fault is not None:
+                self._tell("failed", path, message=fault.said, cause=fault.kind)
                 return result
             self._tell("saved", path, placed=aside)
             self.saved()
@@ -98,27 +90,28 @@ class Saves:
         remote = "://" in str(options["checkpoint_id"])
         return plain and not remote and self.total is not None and dist.is_initialized()
 
-    def _save_aside(self, original, state_dict, options) -> tuple[Any, str]:
-        """Returns what DCP returned, and why the disk did not take it."""
+    def _save_aside(self, original, state_dict, options) -> tuple[Any, Fault | None]:
+        """Returns what DCP returned, and why the disk did not take it, if it did not."""
         final = Path(options["checkpoint_id"]).absolute()
         aside = final.with_name(f"{ASIDE}{self._run_id}{final.name}")
         first = dist.get_rank() == 0
         if first:
             self._claim(final.parent)
             shutil.rmtree(aside, ignore_errors=True)
-        problem = self._lack_of_space(state_dict, final.parent, first)
-        if problem:
-            return None, problem
+        fault = self._lack_of_space(state_dict, final.parent, first)
+        if fault is not None:
+            return None, fault
         try:
             result = original(state_dict, **{**options, "checkpoint_id": aside})
         except CheckpointException as err:
             if first:
                 shutil.rmtree(aside, ignore_errors=True)
-            if not out_of_space(err):
+            fault = fault_of(err)
+            if fault is None:
                 raise
-            return None, _words(err)
-        problem = self._take_place(aside, final, first)
-        return (None if problem else result), problem
+            return None, fault
+        fault = self._take_place(aside, final, first)
+        return (result if fault is None else None), fault
 
     def _claim(self, folder: Path) -> None:
         """Lock the folder that checkpoints are saved into, for as long as the process lives, and
@@ -137,16 +130,14 @@ class Saves:
             pass  # not every file system has locks
         self._claimed[folder] = descriptor
 
-    def _lack_of_space(self, state_dict: Any, folder: Path, first: bool) -> str:
-        """Why the checkpoint does not fit; the same answer on every rank."""
+    def _lack_of_space(self, state_dict: Any, folder: Path, first: bool) -> Fault | None:
+        """Why the checkpoint does not fit, if it does not; the same answer on every rank."""
         needed = int(self.total([float(bytes_of(state_dict, whole=first))])[0])
         free = _free_bytes(folder) if first else 0
         free = int(self.total([float(free)])[0])
-        if needed <= free:
-            return ""
-        return f"it needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free"
+        return no_room(needed, free)
 
-    def _take_place(self, aside: Path, final: Path, first: bool) -> str:
+    def _take_place(self, aside: Path, final: Path, first: bool) -> Fault | None:
         """Give the checkpoint its name, on the first rank. Returns why the disk does not take it,
         the same on every rank; any other failure is raised on all."""
         failure: OSError | None = None
@@ -156,11 +147,12 @@ class Saves:
         except OSError as err:
             failure = err
         number = int(self.total([float(failure.errno or -1) if failure else 0.0])[0])
-        if number not in _TAKES_NO_MORE and number:
+        fault = fault_numbered(number)
+        if number and fault is None:
             raise failure or OSError("rank 0 could not give the checkpoint its name")
         if number and first:
             shutil.rmtree(aside, ignore_errors=True)
-        return _said(number == errno.EROFS) if number else ""
+        return fault
 
     def _async_save(self, original: Callable) -> Callable:
         def async_save(state_dict: dict[str, Any], **options: Any) -> Any:
@@ -173,7 +165,8 @@ class Saves:
                 if problem is None:
                     self._tell("saved", path, step=step)
                 else:
-                    self._tell("failed", path, step=step, message=str(problem))
+                    fault = failure_of(problem)
+                    self._tell("failed", path, step=step, message=fault.said, cause=fault.kind)
 
             getattr(response, "upload_completion", response).add_done_callback(done)
             return response
@@ -219,25 +212,6 @@ def _put(save: Callable, async_save: Callable, load: Callable) -> Callable[[], N
             holder.load = load
 
     return put
-
-
-def _words(err: CheckpointException) -> str:
-    causes = " ".join(str(pair[0]) for pair in err.failures.values())
-    return _said("Read-only file system" in causes)
-
-
-def _said(read_only: bool) -> str:
-    return "the file system is read-only" if read_only else "no space left on the device"
-
-
-def out_of_space(err: CheckpointException) -> bool:
-    """True if every rank that failed did so because the disk, or a limit, takes no more: it is
-    full, or has become read-only."""
-    causes = [pair[0] for pair in err.failures.values()]
-    return bool(causes) and all(
-        getattr(cause, "errno", None) in _TAKES_NO_MORE or any(text in str(cause) for text in _FULL)
-        for cause in causes
-    )
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
-from cephalo import saving
+from cephalo import diskfaults, saving
 from cephalo.checkpoint_files import verify
 from cephalo.place import Place
 from cephalo.saving import Saves
@@ -181,12 +181,39 @@ def test_user_case_55_a_full_disk_costs_the_checkpoint_and_not_the_training(
     assert os.listdir(tmp_path) == ["checkpoint"], "our own partial is removed, and nothing else"
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_user_case_55_a_quota_or_a_limit_is_a_full_disk_too(number):
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, "disk-full"),
+        (errno.EDQUOT, "quota"),
+        (errno.EFBIG, "file-size"),
+        (errno.EROFS, "read-only"),
+    ],
+)
+def test_user_case_55_a_disk_that_takes_no_more_is_named(number, kind):
     failures = {0: (OSError(number, os.strerror(number)), None)}
-    assert saving.out_of_space(CheckpointException("save", failures))
-    failures[1] = (ValueError("odd"), None)
-    assert not saving.out_of_space(CheckpointException("save", failures))
+    assert diskfaults.fault_of(CheckpointException("save", failures)).kind == kind
+    failures[1] = (RuntimeError("unexpected pos 704 vs 598"), None)
+    assert diskfaults.fault_of(CheckpointException("save", failures)).kind == kind
+    failures[2] = (ValueError("odd\nlines"), None)
+    err = CheckpointException("save", failures)
+    assert diskfaults.fault_of(err) is None
+    kind, said = diskfaults.failure_of(err)
+    assert kind == "script" and "ValueError: odd lines" in said and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("needed", "free", "said"),
+    [
+        (4000, 10, "it needs 3.9 KiB and 10 bytes are free"),
+        (3 << 30, 5 << 20, "it needs 3.0 GiB and 5.0 MiB are free"),
+        (2 << 40, 0, "it needs 2.0 TiB and 0 bytes are free"),
+        ((1 << 30) + 2, 1 << 30, "it needs 1073741826 bytes and 1073741824 bytes are free"),
+    ],
+)
+def test_sizes_are_said_in_a_unit_that_shows_them(needed, free, said):
+    assert diskfaults.no_room(needed, free).said == said
+    assert diskfaults.no_room(free, needed) is None
 
 
 def _save_without_room(path: str) -> tuple[list[str], str]:
@@ -198,7 +225,8 @@ def _save_without_room(path: str) -> tuple[list[str], str]:
 
 def test_user_case_55_room_is_looked_for_before(ranks, tmp_path):
     for phases, message in ranks(2, _save_without_room, str(tmp_path / "checkpoint")):
-        assert phases == ["saving", "failed"] and "are free" in message
+        assert phases == ["saving", "failed"]
+        assert message == "it needs 3.9 KiB and 10 bytes are free"
     assert not list(tmp_path.iterdir())
 
 
