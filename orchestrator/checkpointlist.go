@@ -107,12 +107,7 @@ func checkpointAt(dir string) (Checkpoint, bool) {
 			c.Time = info.ModTime()
 		}
 		if e.Name() == metadataFile {
-			c.Problem = ""
-			if !info.Mode().IsRegular() {
-				c.Problem = metadataFile + " is not a file"
-			} else if info.Size() == 0 {
-				c.Problem = metadataFile + " is empty"
-			}
+			c.Problem = lacks(dir, info)
 		}
 		is = is || e.Name() == metadataFile || strings.HasSuffix(e.Name(), ".distcp")
 	}

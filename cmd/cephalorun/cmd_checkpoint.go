@@ -31,7 +31,7 @@ func newCheckpointList(a *app, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls [RUN|FOLDER]",
 		Short:   "List the checkpoints of a run (the newest one if none is named) or of a folder",
-		Long:    "List checkpoints, oldest first; incomplete ones are named. Files are looked at by name and, where a run\nknows them, by size; what is in them is looked at by verify.\n" + exitHelp,
+		Long:    "List checkpoints, oldest first; incomplete ones are named. Files are looked at by name and by size,\nas a run or the checkpoint itself knows them; what is in them is looked at by verify.\n" + exitHelp,
 		Example: "  cephalorun checkpoint ls\n  cephalorun checkpoint ls /data/checkpoints",
 		Args:    exactArgs(cobra.MaximumNArgs(1)),
 		RunE:    func(_ *cobra.Command, args []string) error { return listCheckpoints(a, o, first(args)) },

