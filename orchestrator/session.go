@@ -167,6 +167,10 @@ func (s *session) fillFolder() error {
 	owner := rundir.Owner{PID: os.Getpid(), Started: s.began, Script: s.spec.Script, Args: s.spec.Args}
 	owner.Host, _ = os.Hostname() // for reading only
 	owner.StartTicks = ownStart()
+	if before, err := s.run.Owner(); s.taken && err == nil {
+		// The run is the same, as it was asked for then; only who runs it is new.
+		owner.Script, owner.Args, owner.Started, owner.TakenUp = before.Script, before.Args, before.Started, s.began
+	}
 	if err := s.run.SetOwner(owner); err != nil {
 		return err
 	}

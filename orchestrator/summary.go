@@ -77,7 +77,11 @@ func (s Summary) Text() string {
 	}
 	b.WriteString("\n")
 	if s.Owner.Script != "" {
-		fmt.Fprintf(&b, "script: %s, started %s\n", s.Owner.Script, s.Owner.Started.Format(time.RFC3339))
+		fmt.Fprintf(&b, "script: %s, started %s", s.Owner.Script, s.Owner.Started.Format(time.RFC3339))
+		if !s.Owner.TakenUp.IsZero() {
+			fmt.Fprintf(&b, ", taken up again %s", s.Owner.TakenUp.Format(time.RFC3339))
+		}
+		b.WriteString("\n")
 	}
 	if s.Step != nil {
 		fmt.Fprintf(&b, "%s\n", show.Progress(*s.Step, 0))

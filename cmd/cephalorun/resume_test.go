@@ -32,6 +32,21 @@ func TestUserCase26ASchedulerStopsARunAndItGoesOn(t *testing.T) {
 	}
 }
 
+// A run that is taken up again is the same run: its script and its start are shown as before.
+func TestStatusOfARunThatIsTakenUpAgain(t *testing.T) {
+	b := newBench(t)
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	b.app.now = func() time.Time { return began }
+	b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(unix.SIGTERM) })
+	b.train(143, "steps 3\nsave\nuntil 1 await save-and-stop\nsteps 5\n", nil, resume)
+	script := "script: " + filepath.Join(b.dir, "train.py") + ", started 2026-01-02T03:04:05Z"
+	b.mustRun(exitDone, []string{script + "\n"}, "status")
+	b.app.now = func() time.Time { return began.Add(time.Hour) }
+	t.Chdir(t.TempDir())
+	b.mustRun(exitDone, []string{"done after 2 steps"}, "resume")
+	b.mustRun(exitDone, []string{script + ", taken up again 2026-01-02T04:04:05Z\n"}, "status")
+}
+
 // A script that is taken up again after its last step has nothing left to do, which is said.
 func TestNothingIsLeftToDo(t *testing.T) {
 	b := newBench(t)

@@ -23,12 +23,14 @@ type Run struct {
 
 // Owner is who runs a run.
 type Owner struct {
-	PID        int       `json:"pid"`
-	StartTicks uint64    `json:"start_ticks"`
-	Host       string    `json:"host"`
-	Started    time.Time `json:"started"`
-	Script     string    `json:"script,omitempty"`
-	Args       []string  `json:"args,omitempty"`
+	PID        int    `json:"pid"`
+	StartTicks uint64 `json:"start_ticks"`
+	Host       string `json:"host"`
+	// Started is when the run began, TakenUp when this owner has taken it up again.
+	Started time.Time `json:"started"`
+	TakenUp time.Time `json:"taken_up,omitzero"`
+	Script  string    `json:"script,omitempty"`
+	Args    []string  `json:"args,omitempty"`
 	// TempDir holds sockets and pipes while the run lasts.
 	TempDir string `json:"temp_dir,omitempty"`
 }
@@ -94,8 +96,11 @@ func (r *Run) Lock() error {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			owner, _ := r.Owner()
-			return fmt.Errorf("%w: %s is run by pid %d on %s since %s", ErrLocked, r.ID,
-				owner.PID, owner.Host, owner.Started.Format(time.RFC3339))
+			since := owner.Started
+			if !owner.TakenUp.IsZero() {
+				since = owner.TakenUp
+			}
+			return fmt.Errorf("%w: %s is run by pid %d on %s since %s", ErrLocked, r.ID, owner.PID, owner.Host, since.Format(time.RFC3339))
 		}
 		return fmt.Errorf("lock run: %w", err)
 	}
