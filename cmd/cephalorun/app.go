@@ -56,7 +56,7 @@ func newApp() (*app, func()) {
 	a := &app{
 		stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), dir: dir, dirErr: dirErr, now: time.Now,
 		gpus: gpuProvider(host, slog.New(slog.DiscardHandler)), cpu: cpu.Provider{Node: host},
-		signals: listenForSignals, readings: gpuReadings, readAllGPUs: os.Getenv(pluginVariable) != "",
+		signals: listenForSignals, readings: gpuReadings, readAllGPUs: os.Getenv(readAllVariable) != "",
 		guard: func(log *slog.Logger) (*supervise.Supervisor, error) {
 			return supervise.New(supervise.Options{
 				GuardPath: "/proc/self/exe", GuardArgs: []string{"cephalorun", guardCommand},

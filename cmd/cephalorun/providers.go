@@ -14,6 +14,10 @@ import (
 // pluginVariable names the plugin's file where it does not lie beside this program.
 const pluginVariable = "CEPHALO_NVML_PLUGIN"
 
+// readAllVariable, set to anything, has all GPUs of the host read in every run, also those that
+// the run does not use: for tests of the plugin where there is no GPU.
+const readAllVariable = "CEPHALO_READ_ALL_GPUS"
+
 // gpuProvider asks the plugin for GPUs.
 func gpuProvider(node string, log *slog.Logger) profiler.Provider {
 	return pluginOrNone{

@@ -59,6 +59,7 @@ class Run:
         env["MALLOC_MMAP_THRESHOLD_"] = "16384"
         if self.options.plugin is not None:
             env["CEPHALO_NVML_PLUGIN"] = str(self.options.plugin)
+            env["CEPHALO_READ_ALL_GPUS"] = "1"
         self.process = subprocess.Popen(
             command,
             cwd=self.folder,
