@@ -20,7 +20,7 @@ gpus() {
 # parts MIB: a devices file that cuts GPU 0 into four unequal parts (docs/devices.md: why these).
 parts() {
 	echo "devices:"
-	for share in 48 27 15 10; do
+	for share in 48 27 12 10; do
 		echo "  - { name: part-$share, kind: cuda, index: 0, sm_percent: $share, memory: $(($1 * share / 105))MiB }"
 	done
 }
