@@ -78,6 +78,9 @@ func (t CheckpointTool) Export(ctx context.Context, path, out, part string) (Che
 	return reports[0], nil
 }
 
+// exported ends the names of files that an export may replace.
+const exported = ".safetensors"
+
 // exportable refuses to write where something else than a file is, or belongs.
 func exportable(path, out string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(out))
@@ -87,8 +90,13 @@ func exportable(path, out string) error {
 	if inside, err := filepath.EvalSymlinks(path); err == nil && dir == inside {
 		return usage("export to %s: that is inside of the checkpoint; choose a file elsewhere", out)
 	}
-	if info, err := os.Stat(out); err == nil && !info.Mode().IsRegular() {
-		return usage("export to %s: it is there and is not a file", out)
+	if info, err := os.Stat(out); err == nil {
+		switch {
+		case !info.Mode().IsRegular():
+			return usage("export to %s: it is there and is not a file", out)
+		case filepath.Ext(out) != exported:
+			return usage("export to %s: it is there, and only files named *%s are replaced; remove it or choose another name", out, exported)
+		}
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (s *session) measure(ctx context.Context, fingerprint string) error {
 	if err := rundir.WriteJSON(s.run.Path(rundir.PlanFile), plan); err != nil {
 		return err
 	}
-	a := s.newAttempt(launch.Profile, "profile-")
+	a := s.newAttempt(launch.Profile, rundir.ProfileLogs)
 	s.notLoaded = ""
 	a.hear = func(e events.Event) {
 		s.keep(e)

@@ -104,11 +104,11 @@ func (s *session) conclude(ctx context.Context, err error) (show.Report, error) 
 	report := s.tracker.report(s.plan, s.names())
 	report.Run, report.Dir, report.Outcome = s.run.ID, s.run.Dir, string(outcome)
 	report.LastStep = max(s.tracker.last(), s.resumedAt)
+	if report.Steps == 0 || report.LastStep == 0 { // the last attempt came to no step
+		report.LastStep = max(report.LastStep, s.restarts.BestStep)
+	}
 	if failure != nil {
 		report.Unreported(failure.Step - report.LastStep)
-	}
-	if report.Steps == 0 {
-		report.LastStep = max(report.LastStep, s.restarts.BestStep)
 	}
 	report.Even = s.even
 	if outcome != Failed {

@@ -130,6 +130,12 @@ func (s *session) check() error {
 	if s.spec.KeepCheckpoints < 0 {
 		return usage("--keep-checkpoints is %d; it must be at least 1, or 0 for all", s.spec.KeepCheckpoints)
 	}
+	if s.spec.StuckAfter < 0 {
+		return usage("--stuck-after is %s; it must be longer than 0, or 0 to wait for ever", s.spec.StuckAfter)
+	}
+	if s.spec.StopGrace < 0 {
+		return usage("--stop-grace is %s; it must be at least 0", s.spec.StopGrace)
+	}
 	if s.spec.Script == "" {
 		return nil
 	}

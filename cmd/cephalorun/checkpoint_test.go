@@ -48,11 +48,12 @@ func TestUserCase55ListOfCheckpoints(t *testing.T) {
 	b.mustRun(exitDone, []string{"step-008", "incomplete: it was being saved"}, "checkpoint", "ls", folder)
 	b.mustRun(exitUsage, []string{"neither a folder nor a run"}, "checkpoint", "ls", "nothing")
 	b.mustRun(exitUsage, []string{"nothing", "there is no such folder"}, "checkpoint", "verify", "nothing")
-	whole := filepath.Join(folder, "step-008")
+	whole, script := filepath.Join(folder, "step-008"), b.file("train.py", "steps 1\n")
 	for out, says := range map[string]string{
 		folder:                                 "is there and is not a file",
 		filepath.Join(whole, "__0_0.distcp"):   "inside of the checkpoint",
 		filepath.Join(folder, "none", "model"): "there is no folder",
+		script:                                 "only files named *.safetensors are replaced",
 	} {
 		b.mustRun(exitUsage, []string{out, says}, "checkpoint", "export", whole, out)
 	}

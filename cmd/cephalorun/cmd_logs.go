@@ -67,7 +67,11 @@ func logReaders(r *rundir.Run, l logOptions, out io.Writer) ([]output.Reader, er
 		if l.rank >= 0 && d.Rank != l.rank {
 			continue
 		}
-		reader := output.Reader{Path: r.LogPath(d.Rank), Lines: l.lines, To: to}
+		path := r.LogPath(d.Rank)
+		if !l.follow {
+			path = r.FirstLog(d.Rank)
+		}
+		reader := output.Reader{Path: path, Lines: l.lines, To: to}
 		if l.rank < 0 {
 			reader.Prefix = fmt.Sprintf("[rank %d|%s] ", d.Rank, d.Name)
 		}

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"path/filepath"
+	"testing"
+)
 
 // What happens to workers while the model is measured is no fault of the script's either: it
 // is measured again, within the same budget, and the training is not told of it.
@@ -33,4 +36,23 @@ func TestAWorkerThatIsKilledForAProfile(t *testing.T) {
 	b := newBench(t)
 	b.mustRun(exitDone, []string{"measuring again, restart 1 of 3: killed: rank 1"},
 		"profile", "--devices", b.devices(), b.file("train.py", "once kill 1\nmeasure float32\n"))
+}
+
+// Who looks for what a rank said before a measurement failed need not know where it is kept.
+func TestTheLogsOfAMeasurementThatFailed(t *testing.T) {
+	b := newBench(t)
+	b.mustRun(exitScript, []string{"NameError"}, "--devices", b.devices(),
+		b.file("train.py", "print on my way\nfail 1 NameError name 'lr' is not defined\nmeasure float32\n"))
+	b.mustRun(exitDone, []string{"[rank 1|slow] on my way"}, "logs")
+}
+
+func TestWaitsBelowZeroAreRefused(t *testing.T) {
+	b := newBench(t)
+	script := b.file("train.py", "measure float32\n")
+	for _, flag := range []string{"--stuck-after", "--stop-grace"} {
+		b.mustRun(exitUsage, []string{flag + " is -1s"}, flag, "-1s", "--devices", b.devices(), script)
+	}
+	if entries, _ := filepath.Glob(filepath.Join(b.dir, "state", "runs", "*")); len(entries) > 0 {
+		t.Errorf("what was refused left %v", entries)
+	}
 }

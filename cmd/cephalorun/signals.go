@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -14,8 +15,13 @@ import (
 // the others.
 var listened = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 
+// impatient are those that somebody at the keyboard sends: once more, they end the wait for
+// the script's checkpoint. A second one of the others, as of a `stop` that is asked again or
+// a scheduler that warns twice, must not cost that checkpoint.
+var impatient = []os.Signal{unix.SIGINT, unix.SIGQUIT}
+
 // listenForSignals ends the context at the first signal, with the signal as its cause,
-// and closes force at the second one.
+// and closes force at a second one that is impatient.
 func listenForSignals(parent context.Context) (context.Context, <-chan struct{}, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	force := make(chan struct{})
@@ -31,21 +37,26 @@ func listenForSignals(parent context.Context) (context.Context, <-chan struct{},
 	// A reader of our output that goes away (`| head`) takes the screen with it, and not the
 	// run: caught, the signal leaves an error of the write. Children do not inherit that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
-	go func() {
-		first := true
-		for {
-			select {
-			case s := <-caught:
-				if !first {
-					close(force)
-					return
-				}
+	go heed(parent, caught, func(s unix.Signal) { cancel(&orchestrator.StoppedError{Signal: s}) }, force)
+	return ctx, force, func() { signal.Stop(caught); cancel(nil) }
+}
+
+// heed calls stop with the first signal, and closes force at a later one that is impatient.
+func heed(ctx context.Context, caught <-chan os.Signal, stop func(unix.Signal), force chan<- struct{}) {
+	first := true
+	for {
+		select {
+		case s := <-caught:
+			switch {
+			case first:
 				first = false
-				cancel(&orchestrator.StoppedError{Signal: s.(unix.Signal)})
-			case <-parent.Done():
+				stop(s.(unix.Signal))
+			case slices.Contains(impatient, s):
+				close(force)
 				return
 			}
+		case <-ctx.Done():
+			return
 		}
-	}()
-	return ctx, force, func() { signal.Stop(caught); cancel(nil) }
+	}
 }

@@ -65,7 +65,22 @@ func (r *Run) Path(parts ...string) string {
 	return filepath.Join(append([]string{r.Dir}, parts...)...)
 }
 
-// LogPath is the log of one rank.
+// FirstLog is where what a rank printed begins to be worth reading: in the log of the training,
+// or in that of the measurement before it if the run got no further.
+func (r *Run) FirstLog(rank int) string {
+	measured := r.Path(LogsDir, ProfileLogs+fmt.Sprintf("rank-%d.log", rank))
+	if _, err := os.Stat(r.LogPath(rank)); err != nil {
+		if _, err := os.Stat(measured); err == nil {
+			return measured
+		}
+	}
+	return r.LogPath(rank)
+}
+
+// ProfileLogs begins the names of the logs of a measurement.
+const ProfileLogs = "profile-"
+
+// LogPath is the log of a rank's training.
 func (r *Run) LogPath(rank int) string { return r.Path(LogsDir, fmt.Sprintf("rank-%d.log", rank)) }
 
 // prepare fills a new folder and locks it.

@@ -7,19 +7,20 @@ import (
 
 // Step is one step of the whole run.
 type Step struct {
-	Number           int     `json:"step"`
-	Loss             float64 `json:"loss"`
-	HasLoss          bool    `json:"-"`
-	Samples          int     `json:"samples"`
-	Ms               float64 `json:"step_ms"`
-	SamplesPerSecond float64 `json:"samples_per_second"`
-	Ranks            []RankStep
+	Number           int        `json:"step"`
+	Loss             float64    `json:"loss"`
+	HasLoss          bool       `json:"-"`
+	Samples          int        `json:"samples"`
+	Ms               float64    `json:"step_ms"`
+	SamplesPerSecond float64    `json:"samples_per_second"`
+	Ranks            []RankStep `json:"ranks"`
 }
 
 // RankStep is one rank's part of a step.
 type RankStep struct {
-	ComputeMs, WaitMs float64
-	PeakMemoryBytes   int64
+	ComputeMs       float64 `json:"compute_ms"`
+	WaitMs          float64 `json:"wait_ms"`
+	PeakMemoryBytes int64   `json:"peak_memory_bytes"`
 }
 
 // Progress is one line about a step. It shortens the part on the ranks until it fits

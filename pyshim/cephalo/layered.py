@@ -171,12 +171,14 @@ class LayeredCall:
             piece.grad = None
 
 
+@torch.enable_grad()
 def _edges(result: Any) -> list[GradientEdge | None]:
     """Where the gradient of each tensor of a result enters its graph; None for one that wants none.
-    The graph needs no values of results that it did not save: they were copied into the call's."""
+    The graph needs no values of results that it did not save: they were copied into the call's.
+    The edge is that of a view, since torch 2.8 takes none into an autograd function of Python's."""
     leaves = compat.tree_flatten(result)[0]
     return [
-        get_gradient_edge(x) if x.requires_grad else None
+        get_gradient_edge(x.view_as(x)) if x.requires_grad else None
         for x in leaves
         if isinstance(x, torch.Tensor)
     ]

@@ -98,18 +98,19 @@ def test_memory_on_cpu_is_counted_to_the_byte(ranks, tmp_path):
     (found,) = ranks(1, _memory, str(tmp_path))
     kept = found["costs"]["Block"]["kept_bytes_per_sample"]
     # The result alone, which is the next unit's input; or with it what the graph saves: the result
-    # of tanh (the input was there before) and each microbatch's own copy of the result.
-    assert kept == {"recompute": ACTIVATION, "keep": 3 * ACTIVATION}
+    # of tanh (the input was there before).
+    assert kept == {"recompute": ACTIVATION, "keep": 2 * ACTIVATION}
     points = found["costs"]["Block"]["memory_bytes"]
     (one, least), (before, low), (last, high) = points[0], points[-2], points[-1]
     slope = (high - low) / (last - before)
-    assert one == 1 and 3 * ACTIVATION <= slope <= 5 * ACTIVATION
+    # Of a microbatch the result of tanh and its gradient; its own result is gone by then.
+    assert one == 1 and 2 * ACTIVATION <= slope <= 4 * ACTIVATION
     gathered = BLOCK_PARAMETERS * 4
     normed = (WIDTH * WIDTH + WIDTH + 2 * SEQUENCE) * 4
     # Itself, its gradients as they arrive and their sum, the gather before it, the reductions (sent,
     # received) behind it.
     static = gathered + 2 * gathered + gathered + 2 * (normed + gathered)
-    assert static < least < static + gathered + 5 * ACTIVATION
+    assert static < least < static + gathered + 4 * ACTIVATION
     root = found["costs"]["Model (root)"]["kept_bytes_per_sample"]["recompute"]
     logits = SEQUENCE * VOCAB * 4
     # Logits live in the root, and the gradients that units pass on.
