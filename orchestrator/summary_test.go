@@ -70,7 +70,7 @@ func TestStepsOfALostRun(t *testing.T) {
 	long := strings.Repeat(`{"kind": "state", "rank": -1, "message": "`+strings.Repeat("x", 1000)+`"}`+"\n", 300) + journal.String()
 	for name, files := range map[string]map[string]string{
 		"no step in the status": {rundir.StatusFile: `{"state": "training"}`, rundir.EventsFile: journal.String()},
-		"an older one":          {rundir.StatusFile: `{"state": "training", "last_step": {"Number": 20}}`, rundir.EventsFile: long},
+		"an older one":          {rundir.StatusFile: `{"state": "training", "last_step": {"step": 20}}`, rundir.EventsFile: long},
 		"cut off":               {rundir.EventsFile: journal.String() + `{"kind": "step", "ra`},
 		"only a budget":         {rundir.RestartsFile: `{"version": 1, "best_step": 23}`},
 	} {

@@ -5,14 +5,12 @@ import "testing"
 // Where the plugin lies says nothing about what a run is to read.
 func TestAPluginElsewhereReadsNoMoreGPUs(t *testing.T) {
 	t.Setenv(pluginVariable, "/opt/cephalorun-nvml")
-	t.Setenv(readAllVariable, "")
-	if a, release := newApp(); a.readAllGPUs {
-		release()
-		t.Error("all GPUs are read")
-	}
-	t.Setenv(readAllVariable, "1")
-	if a, release := newApp(); !a.readAllGPUs {
-		release()
-		t.Error("not all GPUs are read")
+	for value, want := range map[string]bool{"": false, "1": true} {
+		t.Setenv(readAllVariable, value)
+		a, release := newApp()
+		defer release()
+		if a.readAllGPUs != want {
+			t.Errorf("%s=%q: all GPUs are read: %v", readAllVariable, value, a.readAllGPUs)
+		}
 	}
 }
