@@ -38,7 +38,7 @@ func (w *whatIf) ask(m *model, below float64) *search {
 	variants := m.variants()
 	if w.donors == nil {
 		for _, c := range w.m.variants() {
-			donor := catalogueOver(c.m, make([]float64, len(m.steps())))
+			donor := catalogueOver(c.m, make([]overlap, len(m.steps())))
 			donor.upTo(w.nowMs * whatIfMargin)
 			w.donors = append(w.donors, donor)
 		}

@@ -67,6 +67,8 @@ func (m *model) limitOf(rank int, a Allocation, p Prediction) (Limit, int64) {
 	r := a.Ranks[rank]
 	k := m.kinds[m.kindOf[rank]]
 	own := m.loadWith(k, r.Batch, cutsOf(r.MicroBatches), r.Activations, r.KeptUnits)
+	ragged := m.raggedIn(a)
+	beside := m.overlaps(ragged, m.every()&^ragged)
 	reached, link := make([]float64, len(p.Steps)), true
 	for d, s := range p.Steps {
 		reached[d] = math.Inf(1)
@@ -77,7 +79,7 @@ func (m *model) limitOf(rank int, a Allocation, p Prediction) (Limit, int64) {
 		if r.KeptUnits[p.Steps[part.step].Class] >= part.kept {
 			t = own.keeping[part.step]
 		}
-		t = m.joined(part.step/2, part.step%2 == 1, t)
+		t = beside[part.step].with(t)
 		if part.rank >= 0 && t >= part.unitMs*(1-1e-6) {
 			return LimitCompute, 0
 		}
@@ -86,13 +88,16 @@ func (m *model) limitOf(rank int, a Allocation, p Prediction) (Limit, int64) {
 	if link {
 		return LimitLink, 0
 	}
-	u := newMenu(m, k, m.floors(0, 0))
+	u := newMenu(m, k, m.overlaps(0, 0))
 	u.grow(r.Batch + 1)
 	times := make([]float64, len(reached))
 	room, fits := int64(0), false
 	for _, policy := range m.policies {
 		u.sizes(r.Batch+1, func(size int) {
 			left := min(u.load(&option{batch: r.Batch + 1, micro: size, policy: policy, times: times})-m.transitOf(rank, r), k.mostState)
+			for d, ms := range times {
+				times[d] = beside[d].with(ms)
+			}
 			if noneAbove(times, reached) && (!fits || left > room) {
 				room, fits = left, true
 			}

@@ -17,13 +17,13 @@ type catalogue struct {
 }
 
 func newCatalogue(m *model) *catalogue {
-	return catalogueOver(m, m.floors(0, 0))
+	return catalogueOver(m, m.overlaps(0, 0))
 }
 
-func catalogueOver(m *model, floors []float64) *catalogue {
+func catalogueOver(m *model, beside []overlap) *catalogue {
 	c := &catalogue{m: m, limitMs: -1}
 	for _, k := range m.kinds {
-		c.menus = append(c.menus, newMenu(m, k, floors))
+		c.menus = append(c.menus, newMenu(m, k, beside))
 	}
 	return c
 }

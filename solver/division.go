@@ -14,13 +14,15 @@ type decision struct {
 type division struct {
 	decision
 	weights  []float64 // units by step
-	floors   []float64
-	exposed  float64 // beside what overlaps with it
-	fixed    []int64 // by kind: the even shares
-	collect  int64   // the state that all rooms together must hold
-	collects bool    // there is any
-	window   int64   // of what is ragged, once all is decided
-	need     int     // what values must sum to
+	beside   []overlap
+	floors   []float64 // of the times of computing
+	lossy    bool      // running both at once costs something
+	exposed  float64   // beside what overlaps with it
+	fixed    []int64   // by kind: the even shares
+	collect  int64     // the state that all rooms together must hold
+	collects bool      // there is any
+	window   int64     // of what is ragged, once all is decided
+	need     int       // what values must sum to
 	headroom int64
 	values   []int // of the pool's options, -1 if one cannot be used
 }
@@ -32,8 +34,11 @@ func (s *search) divide(c decision) *division {
 		return d
 	}
 	every := s.m.every()
-	d = &division{decision: c, weights: s.m.weights(c.most), floors: s.m.floors(c.ragged, c.even),
+	d = &division{decision: c, weights: s.m.weights(c.most), beside: s.m.overlaps(c.ragged, c.even),
 		exposed: s.m.exposedMs(c.ragged, c.even), collect: s.m.stateIn(every &^ c.even), collects: c.even != every}
+	for _, b := range d.beside {
+		d.floors, d.lossy = append(d.floors, b.floor()), d.lossy || b.loss > 0
+	}
 	bytes := s.m.stateIn(c.even)
 	for _, k := range s.m.kinds {
 		d.fixed = append(d.fixed, part(bytes, k.even))

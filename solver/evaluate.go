@@ -80,11 +80,11 @@ func (m *model) evaluate(a Allocation) (Prediction, error) {
 		return Prediction{}, err
 	}
 	ragged := m.raggedIn(a)
-	floors, weights := m.floors(ragged, m.every()&^ragged), m.weights(0)
+	beside, weights := m.overlaps(ragged, m.every()&^ragged), m.weights(0)
 	out := Prediction{ExposedMs: m.exposedMs(ragged, m.every()&^ragged), Ranks: make([]RankLoad, len(a.Ranks))}
-	for d := range floors {
+	for d, b := range beside {
 		out.Steps = append(out.Steps, StepPrediction{
-			Class: m.problem.Units[d/2].Class, Backward: d%2 == 1, LinkMs: floors[d], Rank: -1,
+			Class: m.problem.Units[d/2].Class, Backward: d%2 == 1, LinkMs: b.linkMs, Rank: -1,
 		})
 	}
 	laps := lapsOf(a)
@@ -99,8 +99,8 @@ func (m *model) evaluate(a Allocation) (Prediction, error) {
 			loads[i] = m.loadWith(m.kinds[m.kindOf[i]], lap.batches[i], lap.cuts[i], r.Activations, r.KeptUnits)
 			out.Ranks[i].add(loads[i])
 		}
-		for d := range floors {
-			m.pass(&out, a, d, lap.times, floors[d], loads)
+		for d, b := range beside {
+			m.pass(&out, a, d, lap.times, b, loads)
 		}
 	}
 	for d := range out.Steps {
@@ -166,7 +166,7 @@ func (r *RankLoad) add(l load) {
 
 // pass runs one step over all units of its class. Units that every rank treats
 // alike take the same time: that of the slowest rank, or of the collectives.
-func (m *model) pass(out *Prediction, a Allocation, d, laps int, floor float64, loads []load) {
+func (m *model) pass(out *Prediction, a Allocation, d, laps int, beside overlap, loads []load) {
 	step, count := &out.Steps[d], m.problem.Units[d/2].Count
 	kept := func(rank int) int { return a.Ranks[rank].KeptUnits[step.Class] }
 	ends := []int{count} // counted from the last unit
@@ -179,16 +179,16 @@ func (m *model) pass(out *Prediction, a Allocation, d, laps int, floor float64, 
 		if end == 0 {
 			continue
 		}
-		times, units := floor, float64(laps*(end-from))
-		part := passPart{step: d, kept: end, unitMs: floor, rank: -1}
+		times, units := beside.linkMs, float64(laps*(end-from))
+		part := passPart{step: d, kept: end, unitMs: beside.linkMs, rank: -1}
 		for i, l := range loads {
 			t := l.times[d]
 			if kept(i) >= end {
 				t = l.keeping[d]
 			}
-			if both := m.joined(d/2, d%2 == 1, t); both > times {
+			if both := beside.with(t); both > times {
 				times, part.unitMs, part.rank = both, both, i
-				if t <= floor {
+				if t <= beside.linkMs {
 					part.rank = -1
 				}
 			}

@@ -183,6 +183,26 @@ func TestOverlapLosesTime(t *testing.T) {
 	}
 }
 
+// Ragged shares make the collectives longer, so more of them runs beside computing.
+func TestOverlapLosesTimeOfRaggedCollectives(t *testing.T) {
+	cost := func(ms float64) Cost { return Cost{Tail: Line{Intercept: ms}} }
+	p := Problem{
+		GlobalBatch: 1, RaggedFactor: 2, StateBytesPerParameter: 16, Shares: RaggedShares,
+		Units: []UnitClass{{Class: "block", Count: 1, Parameters: 1, TrainableParameters: 1, OverlapLoss: 0.25}},
+		Devices: []Device{{UsableMemoryBytes: 1 << 20, Costs: map[string]ClassCost{
+			"block": {ForwardMs: cost(16), BackwardMs: cost(34)}}}},
+		Collectives: map[string]Collective{"block": {AllGatherMs: 10, ReduceScatterMs: 10}},
+	}
+	plan, err := Solve(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 20 beside 16, then 40 beside 16+34; the first gather and the last reduction.
+	if got, want := plan.Predicted.IterationMs, 20+0.25*16+50+0.25*40+40; math.Abs(got-want) > 1e-9 {
+		t.Errorf("%v ms, want %v", got, want)
+	}
+}
+
 func TestHeldUnitsAreGatheredOnce(t *testing.T) {
 	p := twoDevices()
 	p.Units[0].Held = true

@@ -91,6 +91,22 @@ func TestExplainUnused(t *testing.T) {
 	}
 }
 
+// What runs beside computing differs from the plan's once a device is left out.
+func TestExplainLeftOutWithOverlapLoss(t *testing.T) {
+	p := twoDevices()
+	p.Units[0].OverlapLoss = 1
+	p.Devices[0].UsableMemoryBytes = 2000
+	slow := p.Devices[1].Costs["block"]
+	slow.ForwardMs, slow.BackwardMs = Cost{Tail: Line{100, 0}}, Cost{Tail: Line{500, 0}}
+	p.Devices[1].Costs["block"] = slow
+	_, e := explain(t, p)
+	// Two units of 6 and 18 ms beside 3 and 4, and 6 more; alone there is nothing to gather.
+	want := "device 1 (slow) not used, it only stores state: with it 1.42 s, without it 68.0 ms; left out altogether 50.0 ms, so run without it (--devices)"
+	if len(e.Unused) != 1 || e.Unused[0] != want {
+		t.Errorf("got %q, want %q", e.Unused, want)
+	}
+}
+
 func TestExplainRefusesAnotherProblem(t *testing.T) {
 	p := twoDevices()
 	plan, err := Solve(p)

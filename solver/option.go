@@ -43,7 +43,7 @@ type menu struct {
 	m       *model
 	k       *kind
 	weights []float64
-	floors  []float64
+	beside  []overlap
 	// tables by class and sample count, grown when needed
 	forward, backward, memory, keptPeak [][]float64
 	// regular is the sample count from which on every cost is a rising line,
@@ -56,9 +56,9 @@ type menu struct {
 	shelf   shelf
 }
 
-func newMenu(m *model, k *kind, floors []float64) *menu {
+func newMenu(m *model, k *kind, beside []overlap) *menu {
 	n := len(k.costs)
-	u := &menu{m: m, k: k, weights: m.weights(m.mostKept()), floors: floors, rates: ratesOf(m, k), steps: m.steps(),
+	u := &menu{m: m, k: k, weights: m.weights(m.mostKept()), beside: beside, rates: ratesOf(m, k), steps: m.steps(),
 		forward: make([][]float64, n), backward: make([][]float64, n), memory: make([][]float64, n), keptPeak: make([][]float64, n)}
 	for i, c := range k.costs {
 		if m.problem.Units[i].WholeBatch {
@@ -120,7 +120,7 @@ func (u *menu) sizes(batch int, yield func(int)) {
 func (u *menu) of(batch int, limit float64) []*option {
 	u.grow(batch)
 	front := u.front[:0]
-	times := make([]float64, len(u.floors))
+	times := make([]float64, len(u.beside))
 	consider := func(size int, policy Policy, p *partly) {
 		o := option{batch: batch, micro: size, policy: policy, times: times, partly: p}
 		if o.room = u.load(&o); o.roomAt(1) < 0 || u.total(times) > limit {
@@ -171,7 +171,7 @@ func noneAbove(a, b []float64) bool {
 func (u *menu) total(times []float64) float64 {
 	sum := 0.0
 	for d, t := range times {
-		sum += u.weights[d] * max(t, u.floors[d])
+		sum += u.weights[d] * u.beside[d].with(t)
 	}
 	return sum
 }
@@ -232,7 +232,7 @@ func (u *menu) load(o *option) int64 {
 			if u.steps[d].backward {
 				ms = pass[1]
 			}
-			o.times[d] = u.m.joined(i, u.steps[d].backward, ms)
+			o.times[d] = ms
 		}
 	}
 	l := load{peakBytes: wholeBytes(peak)}

@@ -269,12 +269,12 @@ func (o *trial) try(rank, batch, size int, policy Policy, last int) ([]float64, 
 				if pass > 1 {
 					link += beside.ReduceScatterMs
 				}
+				if o.ragged>>i&1 == 1 {
+					link *= o.p.RaggedFactor
+				}
 				// Side by side for as long as both run, less what that loses.
 				alone := next[4*i+pass]
-				next[4*i+pass] = alone
-				if u.OverlapLoss > 0 {
-					next[4*i+pass] = alone + link - (1-u.OverlapLoss)*math.Min(alone, link)
-				}
+				next[4*i+pass] = alone + link - (1-u.OverlapLoss)*math.Min(alone, link)
 			}
 		}
 		kept += float64((u.Count-keep)*batch)*c.KeptBytesPerSample[policy] + float64(keep*batch)*c.KeptBytesPerSample[Keep]

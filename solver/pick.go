@@ -130,6 +130,7 @@ func (s *search) within(n *node, list, kept []int32) []int32 {
 func (s *search) filter(n *node, list, kept []int32) []int32 {
 	steps := s.steps
 	values, exposed, limit := n.split.values, n.split.exposed, s.limit
+	lossy, beside := n.split.lossy, n.split.beside[:steps]
 	weights, least, most := n.split.weights[:steps], n.least[:steps], n.most[:steps]
 next:
 	for _, id := range list {
@@ -144,6 +145,9 @@ next:
 			}
 			if t < least[d] {
 				t = least[d]
+			}
+			if lossy {
+				t = beside[d].with(t)
 			}
 			sum += weights[d] * t
 		}

@@ -71,7 +71,7 @@ func (s *search) keepFree(headroom int64) {
 func (s *search) alone(times []float64) float64 {
 	sum := 0.0
 	for d, t := range times {
-		sum += s.first.weights[d] * max(t, s.first.floors[d])
+		sum += s.first.weights[d] * s.first.beside[d].with(t)
 	}
 	return sum
 }
@@ -80,10 +80,10 @@ func (s *search) alone(times []float64) float64 {
 func (s *search) upperMs() float64 {
 	every := s.m.every()
 	ms := s.m.exposedMs(every, 0) + s.m.exposedMs(0, every)
-	ragged, even := s.m.floors(every, 0), s.m.floors(0, every)
+	ragged, even := s.m.overlaps(every, 0), s.m.overlaps(0, every)
 	over := s.m.problem.MicrobatchOverheadMs
 	for d, step := range s.m.steps() {
-		most := ragged[d] + even[d]
+		most := ragged[d].linkMs + even[d].linkMs
 		for _, k := range s.m.kinds {
 			// the dearest microbatch, as often as there are samples
 			c := k.costs[step.class]

@@ -18,7 +18,7 @@ func (u *menu) ceiling(limit float64, most int) int {
 func (u *menu) least(batch int) float64 {
 	sum := 0.0
 	for d, rate := range u.rates {
-		sum += u.weights[d] * max(u.floors[d], rate*float64(batch))
+		sum += u.weights[d] * u.beside[d].with(rate*float64(batch))
 	}
 	return sum * (1 - 1e-9) // rounding must not make it more than a true cost
 }

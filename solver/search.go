@@ -122,8 +122,7 @@ func (s *search) decide(n *node, c decision) {
 	}
 }
 
-// reached is the largest time of every step over the picks, the collectives
-// included. It holds until it is next asked for.
+// reached is the largest time of computing of every step over the picks. It holds until it is next asked for.
 func (s *search) reached(d *division) []float64 {
 	s.top = append(s.top[:0], d.floors...)
 	for k, list := range s.sack.picks {
@@ -149,11 +148,11 @@ func (s *search) reachedBy(d *division, picks [][]*option) []float64 {
 	return out
 }
 
-// timeOf is the iteration with these step times, collectives included.
+// timeOf is the iteration with these times of computing.
 func (s *search) timeOf(d *division, steps []float64) float64 {
 	sum := d.exposed
 	for i, t := range steps {
-		sum += d.weights[i] * t
+		sum += d.weights[i] * d.beside[i].with(t)
 	}
 	return sum
 }
@@ -218,7 +217,8 @@ func (s *search) lift(n *node, step int, above float64) bool {
 func (s *search) widest(n *node, reached []float64) int {
 	step, most := 0, -1.0
 	for d, w := range n.split.weights {
-		if gap := w * (reached[d] - n.least[d]); gap > most {
+		b := n.split.beside[d]
+		if gap := w * (b.with(reached[d]) - b.with(n.least[d])); gap > most {
 			step, most = d, gap
 		}
 	}

@@ -37,8 +37,8 @@ func (s *search) settled(n *node) (best *division, ms float64) {
 // over is the iteration if steps take as long as that.
 func (s *search) over(d *division, most []float64) float64 {
 	sum := d.exposed
-	for i, floor := range d.floors {
-		sum += d.weights[i] * max(floor, most[i])
+	for i, b := range d.beside {
+		sum += d.weights[i] * b.with(most[i])
 	}
 	return sum
 }

@@ -117,23 +117,6 @@ func (m *model) factor(class int, ragged, even classes) float64 {
 	return min(1, m.raggedFactor())
 }
 
-// floors are what the collectives alone take, by step.
-func (m *model) floors(ragged, even classes) []float64 {
-	var out []float64
-	for _, s := range m.steps() {
-		c, factor := m.problem.Collectives[m.problem.Units[s.class].Class], m.factor(s.class, ragged, even)
-		if m.problem.Units[s.class].Held {
-			factor = 0
-		}
-		floor := c.AllGatherMs * factor
-		if s.backward {
-			floor += c.ReduceScatterMs * factor
-		}
-		out = append(out, floor)
-	}
-	return out
-}
-
 // exposedMs is what overlaps with nothing: the first gather and the last
 // reduction, both of the root unit, and the problem's fixed time.
 func (m *model) exposedMs(ragged, even classes) float64 {
