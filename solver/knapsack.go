@@ -32,8 +32,9 @@ type knapsack struct {
 	picks [][]int
 	value int
 
-	steps []step
-	hull  []int
+	steps   []step // scratch, as what follows
+	hull    []int
+	changed [][2]change
 }
 
 // solve decides it: picks holds for every group one choice per device.

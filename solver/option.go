@@ -148,10 +148,12 @@ func (u *menu) of(batch int, limit float64) []*option {
 		if u.m.split < 0 || policy == Keep {
 			continue
 		}
+		p := u.partlyKept(batch, policy)
+		if p == nil {
+			continue
+		}
 		for _, size := range slices.Backward(list) {
-			if p := u.partlyKept(batch, policy); p != nil {
-				consider(size, policy, p)
-			}
+			consider(size, policy, p)
 		}
 	}
 	u.front = front

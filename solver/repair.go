@@ -1,5 +1,7 @@
 package solver
 
+import "slices"
+
 // change is one device of a group that goes from one choice to another.
 type change struct {
 	group, from, to int
@@ -12,7 +14,9 @@ type change struct {
 // wrong one.
 func (k *knapsack) repair(left int) bool {
 	reach := 2 * max(left, k.price.rise)
-	best := make([][2]change, 2*reach+1) // by samples taken: the two best, of different groups
+	k.changed = slices.Grow(k.changed[:0], 2*reach+1)[:2*reach+1] // by samples taken: the two best, of different groups
+	best := k.changed
+	clear(best)
 	for g := range k.groups {
 		k.changes(g, reach, best)
 	}
