@@ -164,6 +164,9 @@ func (s *session) measure(ctx context.Context, fingerprint string) error {
 		}
 		return s.measure(ctx, fingerprint)
 	}
+	if err := s.trainedNothing(a, end, true); err != nil {
+		return err
+	}
 	var files []string
 	for rank := range s.devices.Chosen {
 		files = append(files, s.run.Path(rundir.MeasureDir, fmt.Sprintf("rank-%d.json", rank)))

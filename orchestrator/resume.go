@@ -50,7 +50,7 @@ func Resume(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (s
 	s.checkCheckpoints()
 	s.sayIfAllIsDoneAgain()
 	s.restarts.Total++
-	return s.conclude(ctx, s.plannedRun(ctx))
+	return s.conclude(ctx, s.nothingLeft(s.plannedRun(ctx)))
 }
 
 func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*session, error) {

@@ -20,8 +20,7 @@ func Run(ctx context.Context, spec Spec, deps Deps) (show.Report, error) {
 		return show.Report{}, err
 	}
 	defer s.close()
-	err = s.plannedRun(ctx)
-	return s.conclude(ctx, err)
+	return s.conclude(ctx, s.nothingLeft(s.plannedRun(ctx)))
 }
 
 // Plan finds the plan of a script, measuring it if need be, and does not train.
@@ -107,6 +106,7 @@ func (s *session) conclude(ctx context.Context, err error) (show.Report, error) 
 	if report.Steps == 0 || report.LastStep == 0 { // the last attempt came to no step
 		report.LastStep = max(report.LastStep, s.restarts.BestStep)
 	}
+	report.NothingLeft = s.allDone
 	if failure != nil {
 		report.Unreported(failure.Step - report.LastStep)
 	}

@@ -51,6 +51,7 @@ type session struct {
 	all                []profiler.Device
 	lost               []int // ranks whose devices are gone since the last attempt
 	canSave            bool  // the script registered a function that saves
+	allDone            bool  // the script found nothing left to train
 	// whole is the profile of all of them, banned those that failed by their own word.
 	whole      profiler.Profile
 	banned     []string

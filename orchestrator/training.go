@@ -87,7 +87,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 		if end.stories.stoppedByRequest() {
 			return errReplan
 		}
-		return nil
+		return s.trainedNothing(a, end, false)
 	}
 	if end.stuck != nil {
 		s.sayStacks()

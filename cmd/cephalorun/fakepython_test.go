@@ -118,6 +118,7 @@ type fakeWorker struct {
 	step   int         // the last one that is done
 	met    int         // meetings of the ranks so far
 	stepMs int         // of a step; 0 is the usual
+	end    string      // what its exit says
 	// perSample is what each rank computes for a sample, in ms; nil is the usual.
 	perSample []string
 }
@@ -154,6 +155,10 @@ func fakeWork(argv []string) int {
 		w.send("exit", map[string]any{"code": 0, "phase": "stopped"})
 		return 0
 	}
+	if phase, how, _ := strings.Cut(w.end, " "); code == endCode {
+		w.send("exit", map[string]any{"code": 0, "phase": phase, "message": how})
+		return 0
+	}
 	w.send("exit", map[string]any{"code": code})
 	return code
 }
@@ -171,6 +176,7 @@ func fakeWork(argv []string) int {
 //	steps N [MS]          train to step N; a step takes 10 ms, or as many as given
 //	step-held             train a step of which only the number is told
 //	until N COMMAND       a command, before the Nth restart only
+//	only RANK COMMAND     a command, on that rank only
 //	once COMMAND          a command, unless an earlier attempt of the run has done it
 //	sleep MS              be slow
 //	save                  save a checkpoint of the step that was done last
@@ -190,6 +196,7 @@ func fakeWork(argv []string) int {
 //	own NAME              make a file of its own beside the checkpoints
 //	per-sample MS MS ...  what the ranks compute for a sample from here on
 //	chatter N RATE        print N numbered lines, so many in a second; 0: as fast as it goes
+//	end PHASE [HOW]       end here with 0, and with that phase and message in the exit
 //	deaf                  ignore SIGTERM from here on
 //	train-on              train, saving at every step, until told to stop
 //	wait                  wait until told to stop, or killed
@@ -253,6 +260,13 @@ func (w *fakeWorker) script(lines, args []string) int {
 			count, command, _ := strings.Cut(rest, " ")
 			limit, _ := strconv.Atoi(count)
 			if n, _ := strconv.Atoi(os.Getenv("CEPHALO_RESTART_COUNT")); n < limit {
+				if code := w.script([]string{command}, args); code != 0 {
+					return code
+				}
+			}
+		case "only":
+			who, command, _ := strings.Cut(rest, " ")
+			if who == strconv.Itoa(w.rank) {
 				if code := w.script([]string{command}, args); code != 0 {
 					return code
 				}
@@ -367,6 +381,9 @@ func (w *fakeWorker) script(lines, args []string) int {
 			perSecond, _ := strconv.Atoi(rate)
 			w.meet()
 			w.chatter(n, perSecond)
+		case "end":
+			w.end = rest
+			return endCode
 		case "deaf":
 			signal.Ignore(unix.SIGTERM)
 		case "train-on":
@@ -411,8 +428,12 @@ func (w *fakeWorker) computeMs() float64 {
 	return ms * float64(plan.Ranks[w.rank].Batch)
 }
 
-// stoppedCode says within this file that a script was stopped from inside.
-const stoppedCode = -1
+// stoppedCode says within this file that a script was stopped from inside, endCode that its exit
+// says more than its code.
+const (
+	stoppedCode = -1
+	endCode     = -2
+)
 
 // listen hands on what the supervisor says, and ends the worker with it.
 func (w *fakeWorker) listen() {

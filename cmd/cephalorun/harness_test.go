@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -160,4 +161,11 @@ func readFile(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+func mustReadJSON(t testing.TB, path string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(readFile(t, path)), into); err != nil {
+		t.Fatal(err)
+	}
 }

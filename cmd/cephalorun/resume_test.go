@@ -51,7 +51,7 @@ func TestStatusOfARunThatIsTakenUpAgain(t *testing.T) {
 func TestNothingIsLeftToDo(t *testing.T) {
 	b := newBench(t)
 	b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(unix.SIGTERM) })
-	b.train(143, "steps 3\nsave\nuntil 1 await save-and-stop\n", nil, resume)
+	b.train(143, "steps 3\nsave\nuntil 1 await save-and-stop\nend untrained\n", nil, resume)
 	b.mustRun(exitDone, []string{"done after 0 steps", "at step 3: the script found nothing left to do"}, "resume")
 }
 

@@ -148,8 +148,6 @@ func TestFailures(t *testing.T) {
 				"| Traceback: ValueError", "rank 0 was stopped because of rank 1", "logs/rank-1.log"}},
 		"the script raises while it is measured": {"fail 0 FileNotFoundError no data\n",
 			[]string{"FileNotFoundError: no data", "profile-rank-0.log"}},
-		"the script never calls fully_shard": {"fail 0 NoUnits train.py ended without a call of torch.distributed.fsdp.fully_shard\n",
-			[]string{"without a call of torch.distributed.fsdp.fully_shard"}},
 		"a rank is killed": {"measure float32\nsteps 3\nkill 1\n",
 			[]string{"rank 1 on cpu device slow failed after step 3: the process was killed or crashed"}},
 	}

@@ -187,16 +187,72 @@ func TestScriptsThatCannotTrain(t *testing.T) {
 	for name, c := range map[string]struct{ script, says string }{
 		"raises before its first step": {"import torch\n\ndef main():\n    raise ValueError('no such data')\n\nmain()\n",
 			"failed before its first step: ValueError: no such data ("},
-		"never calls fully_shard": {"import torch\nprint('ready')\n", "without a call of torch.distributed.fsdp.fully_shard"},
+		"never calls fully_shard": {"import torch\nprint('ready')\n", "cephalorun: TRAIN ended without a call of torch.distributed.fsdp.fully_shard, so there was nothing to measure"},
+		"never trains": {"import torch\nfrom torch.distributed.fsdp import fully_shard\ntorch.distributed.init_process_group('gloo')\nfully_shard(torch.nn.Linear(2, 2))\n",
+			"cephalorun: TRAIN ended without a training step, so there was nothing to measure"},
 		"wants FSDP1": {"import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nFSDP(torch.nn.Linear(2, 2))\n",
 			"FullyShardedDataParallel (FSDP1) is not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newTorchBench(t)
 			devices, _ := b.virtual(4, 1)
-			b.mustRun(exitScript, []string{c.says, "profile-rank-0.log"}, "--devices", devices, b.file("train.py", c.script))
+			script := b.file("train.py", c.script)
+			b.mustRun(exitScript, []string{strings.Replace(c.says, "TRAIN", script, 1), "profile-rank-0.log"}, "--devices", devices, script)
 		})
 	}
+}
+
+// A run that is started again after its last step has loaded its checkpoint and finds nothing left
+// to do, also where the model was not measured before.
+func TestNothingIsLeftOfTheExample(t *testing.T) {
+	b := newTorchBench(t)
+	devices, profile := b.virtual(4, 1)
+	options := b.options("--batch-size", "4", "--steps", "2", "--resume", "--checkpoint", filepath.Join(b.dir, "kept"))
+	b.mustRun(exitDone, []string{"done after 2 steps"}, append([]string{"--devices", devices, "--profile", profile, example(t)}, options...)...)
+	b.mustRun(exitDone, []string{"done after 0 steps", "the script found nothing left to do"}, append([]string{"--devices", devices, example(t)}, options...)...)
+}
+
+// wholeState is a script that takes its whole state out and in again, as others keep it.
+const wholeState = `
+import torch
+from torch.distributed.checkpoint import state_dict as dcs
+from torch.distributed.fsdp import fully_shard
+
+class Block(torch.nn.Linear):
+    pass
+
+torch.distributed.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.Sequential(Block(8, 8), Block(8, 8))
+for block in model:
+    fully_shard(block)
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters())
+whole = dcs.StateDictOptions(full_state_dict=True)
+
+def rows():
+    return [p.to_local().shape for p in model.parameters()], [optimizer.state[p]["exp_avg"].to_local().shape for p in model.parameters()]
+
+for step in range(4):
+    torch.manual_seed(step)
+    model(torch.randn(4, 8)).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    before = rows()
+    if step == 1:
+        of_model, of_optimizer = dcs.get_model_state_dict(model, options=whole), dcs.get_optimizer_state_dict(model, optimizer, options=whole)
+        dcs.set_model_state_dict(model, of_model, options=whole)
+        dcs.set_optimizer_state_dict(model, optimizer, of_optimizer, options=whole)
+    if step == 2:
+        model.load_state_dict({k: v.full_tensor() for k, v in model.state_dict().items()}, assign=True)
+    assert rows() == before, (rows(), before)
+`
+
+// What workers install is what the package's own tests do: loading whole state keeps the layout.
+func TestAScriptLoadsItsWholeState(t *testing.T) {
+	b := newTorchBench(t)
+	devices, profile := b.virtual(4, 1, 1)
+	b.mustRun(exitDone, []string{"done after 4 steps"}, "--devices", devices, "--profile", profile, b.file("train.py", wholeState))
 }
 
 // Kill the supervisor with SIGKILL: nothing that it started is left after 10 s.

@@ -15,10 +15,12 @@ type Report struct {
 	GlobalBatch int    `json:"global_batch"`
 	Steps       int    `json:"steps"` // that were made since the run was started or taken up again
 	// LastStep is the number of the last step, those before a resume counted.
-	LastStep  int     `json:"last_step"`
-	FirstLoss float64 `json:"first_loss"`
-	LastLoss  float64 `json:"last_loss"`
-	HasLoss   bool    `json:"has_loss"`
+	LastStep int `json:"last_step"`
+	// NothingLeft says that the script ended without a step because all of them were done before.
+	NothingLeft bool    `json:"nothing_left,omitempty"`
+	FirstLoss   float64 `json:"first_loss"`
+	LastLoss    float64 `json:"last_loss"`
+	HasLoss     bool    `json:"has_loss"`
 	// SkippedSteps are the first ones, which the medians leave out.
 	SkippedSteps     int     `json:"skipped_steps"`
 	PredictedStepMs  float64 `json:"predicted_step_ms"`
@@ -90,9 +92,9 @@ func (r Report) Text() string {
 	fmt.Fprintf(&b, "run %s: %s after %d steps in %.1f s", r.Run, r.Outcome, r.Steps, r.Seconds)
 	if r.LastStep > r.Steps {
 		fmt.Fprintf(&b, ", at step %d", r.LastStep)
-		if r.Steps == 0 && r.Outcome == "done" {
-			b.WriteString(": the script found nothing left to do")
-		}
+	}
+	if r.NothingLeft {
+		b.WriteString(": the script found nothing left to do")
 	}
 	if r.HasLoss {
 		fmt.Fprintf(&b, ", loss %.4f to %.4f", r.FirstLoss, r.LastLoss)

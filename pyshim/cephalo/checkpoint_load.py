@@ -91,9 +91,20 @@ def relaid(module: nn.Module, state_dict: Mapping[str, Any]) -> Mapping[str, Any
 # -- Optimizer.load_state_dict --------------------------------------------------------------------
 
 
+_optimizers = 0
+"""How often the script has loaded an optimizer's state."""
+
+
+def optimizer_was_loaded() -> bool:
+    """True if the script goes on with an optimizer's state from before, wherever it lay."""
+    return _optimizers > 0
+
+
 def _load_optimizer(original: Callable) -> Callable:
     def load_state_dict(self: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
+        global _optimizers
         original(self, state_dict)
+        _optimizers += 1
         for group in self.param_groups:
             for param in group["params"]:
                 if type(param) is RaggedDTensor and param in self.state:

@@ -97,6 +97,11 @@ class Reporter:
         return self._number
 
     @property
+    def began(self) -> bool:
+        """True once there was a training forward."""
+        return self._began is not None
+
+    @property
     def training(self) -> bool:
         """True if a backward has come since the last optimizer step: the next one is real."""
         return self._backwards > 0 and self._began is not None

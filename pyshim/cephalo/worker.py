@@ -19,7 +19,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from . import api, intercept, oom, ragged, runtime
+from . import api, checkpoint, checkpoint_load, intercept, oom, ragged, runtime
 from .commands import Commands
 from .data import Feed, Source
 from .devices import DeviceEntry, claim, load_device
@@ -83,10 +83,6 @@ class Settings:
 
 class ScriptStopped(BaseException):
     """Ends the script from inside, when the supervisor asks or a profile is done."""
-
-
-class NoUnits(RuntimeError):
-    """The script ended without training anything that ``fully_shard`` was given."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -165,6 +161,7 @@ def _run(
 
     runtime.install(make)
     ragged.install()
+    checkpoint.install()
     intercept.install(
         feed,
         reporter.note_loss,
@@ -184,12 +181,23 @@ def _run(
     _send_start(events, entry, plan.world_size)
     stopped = _run_script(argv)
     reporter.flush()
-    if not made and not stopped:
-        raise NoUnits(f"{argv[0]} ended without a call of torch.distributed.fsdp.fully_shard")
-    if settings.mode == "profile" and not stopped:
-        raise NoUnits(f"{argv[0]} ended before its first training forward")
-    events.send("exit", code=0, **({"phase": "stopped"} if stopped else {}))
+    went_on = saves.loaded or checkpoint_load.optimizer_was_loaded()
+    events.send("exit", code=0, **_end(stopped, reporter.began, bool(made), went_on))
     return 0
+
+
+def _end(stopped: bool, trained: bool, wrapped: bool, went_on: bool) -> dict[str, str]:
+    """What the exit of a script that did not fail says. A script that ends without one training
+    forward has found nothing left to do if it loaded what an earlier run had saved; else the
+    supervisor says of all ranks together that nothing was trained."""
+    if stopped:
+        return {"phase": "stopped"}
+    if trained:
+        return {}
+    if went_on:
+        return {"phase": "nothing-left"}
+    why = "" if wrapped else "without a call of torch.distributed.fsdp.fully_shard"
+    return {"phase": "untrained", "message": why}
 
 
 def _targets_of(made: Sequence[Runtime]) -> Callable[[torch.Tensor, torch.Tensor], None]:
