@@ -34,6 +34,7 @@ func (s *session) hearResume(e events.Event) {
 		return
 	}
 	s.resumedAt = e.Step
+	s.sayLoaded()
 	if e.Step > 0 {
 		s.screen.say("the script goes on after step %d", e.Step)
 	}
@@ -47,6 +48,10 @@ func (s *session) hearCheckpoint(e events.Event) {
 		s.notLoaded = e.Path
 		return
 	case checkpointShared:
+		if slices.Contains(s.sharedWith, e.Path) {
+			return // as an earlier attempt has said
+		}
+		s.sharedWith = append(s.sharedWith, e.Path)
 		s.screen.say("note: another run saves checkpoints into %s too: those of one name take each other's place; give each run a folder of its own", e.Path)
 		return
 	}
@@ -62,6 +67,9 @@ func (s *session) hearCheckpoint(e events.Event) {
 		r.SaveFailed, r.SaveCause = firstLine(e.Message), e.Cause
 		s.screen.say("note: the checkpoint %s could not be saved: %s; the training goes on", e.Path, r.SaveFailed)
 	case checkpointSaved, checkpointLoaded:
+		if e.Phase == checkpointLoaded {
+			s.loaded = append(s.loaded, e.Path)
+		}
 		r.keep(e, s.remembered())
 		if e.Phase == checkpointSaved {
 			r.progress(e.Step)
@@ -174,6 +182,7 @@ const setAside = "incomplete-"
 // the first whole one. One that is not whole would end every attempt at its resume, so
 // it is renamed; nothing is deleted.
 func (s *session) checkCheckpoints() {
+	s.announced = ""
 	for _, dir := range s.restarts.folders() {
 		s.tidy(dir)
 	}
@@ -181,6 +190,7 @@ func (s *session) checkCheckpoints() {
 		why := incomplete(*c)
 		if why == "" {
 			s.screen.say("the newest whole checkpoint is %s (step %d)", c.Path, c.Step)
+			s.announced = c.Path
 			return
 		}
 		c.Broken = why

@@ -48,10 +48,16 @@ type session struct {
 	// notLoaded is the checkpoint that the newest attempt could not load, damaged what is
 	// wrong with it; empty without.
 	notLoaded, damaged string
-	all                []profiler.Device
-	lost               []int // ranks whose devices are gone since the last attempt
-	canSave            bool  // the script registered a function that saves
-	allDone            bool  // the script found nothing left to train
+	// announced is the checkpoint that was said to be the newest whole one, loaded are those
+	// that the script has loaded in the newest attempt.
+	announced string
+	loaded    []string
+	// sharedWith are folders that another run saves into too, which was said.
+	sharedWith []string
+	all        []profiler.Device
+	lost       []int // ranks whose devices are gone since the last attempt
+	canSave    bool  // the script registered a function that saves
+	allDone    bool  // the script found nothing left to train
 	// whole is the profile of all of them, banned those that failed by their own word.
 	whole      profiler.Profile
 	banned     []string

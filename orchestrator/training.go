@@ -50,7 +50,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 	s.tracker.begin(len(s.devices.Chosen))
 	s.stragglers = newStragglers(s.plan)
 	s.drift, s.better, s.solving = newDrift(s.plan, s.spec.ReplanAfter), nil, nil
-	s.resumedAt, s.notLoaded, s.damaged = 0, "", ""
+	s.resumedAt, s.notLoaded, s.damaged, s.loaded = 0, "", "", nil
 	a := s.newAttempt(launch.Train, "")
 	if err := s.restarts.write(s.run); err != nil {
 		return err

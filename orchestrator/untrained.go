@@ -64,6 +64,7 @@ func (s *session) trainedNothing(a *attempt, end ended, measuring bool) error {
 	found.NothingLeft = found.NothingLeft || s.restarts.BestStep > 0
 	s.allDone = found.NothingLeft
 	if s.allDone && !measuring {
+		s.sayLoaded()
 		return nil
 	}
 	return &found

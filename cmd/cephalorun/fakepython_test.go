@@ -182,6 +182,8 @@ func fakeWork(argv []string) int {
 //	save                  save a checkpoint of the step that was done last
 //	fail-save CAUSE TEXT  a save that the disk did not take
 //	resume                with --resume, go on from the newest checkpoint
+//	load NAME             load that checkpoint too
+//	go-on STEP            go on after that step
 //	cut FILE              cut a file of the newest checkpoint short
 //	spoil                 write other bytes of the same size into the newest checkpoint
 //	kill-launcher N       send that signal to the launcher
@@ -193,6 +195,8 @@ func fakeWork(argv []string) int {
 //	                      hear what it is told either
 //	await COMMAND         wait for that command of the supervisor's, save and stop
 //	rename A B            rename a checkpoint
+//	shared                another run saves into the folder too
+//	link A B              a link B to a checkpoint
 //	own NAME              make a file of its own beside the checkpoints
 //	per-sample MS MS ...  what the ranks compute for a sample from here on
 //	chatter N RATE        print N numbered lines, so many in a second; 0: as fast as it goes
@@ -296,6 +300,11 @@ func (w *fakeWorker) script(lines, args []string) int {
 			if w.step == 0 && os.Getenv("CEPHALO_MUST_RESUME") != "" {
 				return w.script([]string{"fail 0 StartedOver no checkpoint was loaded"}, args)
 			}
+		case "load":
+			w.send("checkpoint", map[string]any{"phase": "loaded", "path": filepath.Join(checkpoints(), rest)})
+		case "go-on":
+			w.step, _ = strconv.Atoi(rest)
+			w.send("resume", map[string]any{"step": w.step})
 		case "cut":
 			if w.rank == 0 {
 				_ = os.Truncate(filepath.Join(w.newest(), rest), 1)
@@ -366,6 +375,13 @@ func (w *fakeWorker) script(lines, args []string) int {
 			from, to, _ := strings.Cut(rest, " ")
 			if w.rank == 0 {
 				_ = os.Rename(filepath.Join(checkpoints(), from), filepath.Join(checkpoints(), to))
+			}
+		case "shared":
+			w.send("checkpoint", map[string]any{"phase": "shared", "path": checkpoints()})
+		case "link":
+			to, name, _ := strings.Cut(rest, " ")
+			if w.rank == 0 {
+				_ = os.Symlink(to, filepath.Join(checkpoints(), name))
 			}
 		case "own":
 			if w.rank == 0 {
@@ -498,7 +514,8 @@ func (w *fakeWorker) resume() bool {
 			return false
 		}
 		w.step, _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "step-"))
-		w.send("resume", map[string]any{"step": w.step, "path": dir})
+		w.send("checkpoint", map[string]any{"phase": "loaded", "path": dir})
+		w.send("resume", map[string]any{"step": w.step})
 	}
 	return true
 }

@@ -50,7 +50,9 @@ class Saves:
         self._run_id = f"{run_id}-" if run_id else ""
         """In the names of what is being saved, since runs may save into one folder."""
         self._claimed: dict[Path, int] = {}
-        """Open folders that are locked, or were when they were looked at."""
+        """Open folders, by which locks on them are held."""
+        self._shared: set[Path] = set()
+        """Folders that another process saves into, which was told."""
         self.loaded = False
         """True once the script has loaded a distributed checkpoint."""
 
@@ -114,21 +116,28 @@ class Saves:
         return (result if fault is None else None), fault
 
     def _claim(self, folder: Path) -> None:
-        """Lock the folder that checkpoints are saved into, for as long as the process lives, and
-        tell the supervisor if another process has. The lock is the kernel's and leaves no file."""
-        if folder in self._claimed or not folder.exists():  # the first save makes it
+        """Share a lock on the folder that checkpoints are saved into with whoever else saves there,
+        for as long as the process lives. Nobody gets it alone as soon as there are two, so at its
+        next save each of them learns of the other, and tells the supervisor once. The lock is the
+        kernel's and leaves no file."""
+        if folder in self._shared or not folder.exists():  # the first save makes it
             return
-        try:
-            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return  # the save will say why
+        descriptor = self._claimed.get(folder)
+        if descriptor is None:
+            try:
+                descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return  # the save will say why
+            self._claimed[folder] = descriptor
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._tell("shared", folder)
+            self._shared.add(folder)
         except OSError:
-            pass  # not every file system has locks
-        self._claimed[folder] = descriptor
+            return  # not every file system has locks
+        with contextlib.suppress(OSError):  # while another one looks; the next save tries again
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def _lack_of_space(self, state_dict: Any, folder: Path, first: bool) -> Fault | None:
         """Why the checkpoint does not fit, if it does not; the same answer on every rank."""

@@ -104,6 +104,29 @@ def test_two_runs_that_save_into_one_folder_do_not_mix(ranks, tmp_path):
     assert second == (["saving-run-1-checkpoint"] * 2, saved * 2)
 
 
+def test_each_of_two_runs_in_one_folder_learns_of_the_other_once(tmp_path):
+    heard = [Heard(), Heard(), Heard()]
+    first, second, third = (Saves(one, Place(), lambda: 7) for one in heard)
+    first._claim(tmp_path)
+    first._claim(tmp_path)
+    assert heard[0].events == [], "alone until now"
+    for _ in range(2):
+        second._claim(tmp_path)
+        first._claim(tmp_path)
+    third._claim(tmp_path / "none")
+    third._claim(tmp_path)
+    assert [one.phases() for one in heard] == [["shared"]] * 3
+    assert os.listdir(tmp_path) == [], "the lock leaves no file"
+
+
+def test_a_folder_is_free_when_the_other_run_has_ended(tmp_path):
+    other, heard = Saves(Heard(), Place(), lambda: 7), Heard()
+    other._claim(tmp_path)
+    os.close(other._claimed[tmp_path])
+    Saves(heard, Place(), lambda: 7)._claim(tmp_path)
+    assert heard.events == []
+
+
 def _load_what_is_damaged(path: str, at: float) -> tuple[dict, list[str]]:
     _, heard = _install()
     dcp.save({"weights": torch.arange(1000.0)}, checkpoint_id=path)
