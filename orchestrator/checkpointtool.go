@@ -2,16 +2,13 @@ package orchestrator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/cephalorun/cephalorun/pyshim"
 )
 
 // CheckpointReport is what a look into a checkpoint found.
@@ -23,6 +20,8 @@ type CheckpointReport struct {
 	Files    int      `json:"files,omitempty"`
 	// NotWritten says why the file to export to could not be written.
 	NotWritten string `json:"not_written,omitempty"`
+
+	notThere bool // at its path is nothing that could be a checkpoint
 }
 
 // CheckpointTool reads checkpoints with the user's PyTorch, on the processor alone.
@@ -31,51 +30,69 @@ type CheckpointTool struct {
 	Environ []string
 	// Dir is the folder that paths are relative to.
 	Dir string
+	// Tell says now and then what is being done, once it takes long; nil says nothing.
+	Tell func(string)
+
+	tellAfter time.Duration // between two words; 0 are sensible times
 }
 
-// checkpointTask is what the interpreter runs; the arguments follow.
-const checkpointTask = `
-import sys
-sys.path.insert(0, sys.argv[1])
-from cephalo.checkpoint_export import main
-sys.exit(main(sys.argv[2:]))
-`
-
-// Verify looks whether all of each checkpoint is there; deep reads every block too.
-func (t CheckpointTool) Verify(ctx context.Context, paths []string, deep bool) ([]CheckpointReport, error) {
-	for _, path := range paths {
-		if info, err := os.Stat(t.path(path)); err != nil || !info.IsDir() {
-			return nil, usage("checkpoint %s: there is no such folder", path)
-		}
-	}
-	args := []string{"verify"}
+// Verify looks whether all of each checkpoint is there; deep reads every block too. Each report is
+// handed on as soon as it is there, with the place of its path in the list. A path where there is
+// no checkpoint at all does not keep the others from being looked at.
+func (t CheckpointTool) Verify(ctx context.Context, paths []string, deep bool, each func(int, CheckpointReport)) error {
+	args, places := []string{"verify"}, []int{}
 	if deep {
 		args[0] = "verify-deep"
 	}
-	for _, path := range paths {
-		args = append(args, t.path(path))
+	for i, path := range paths {
+		if why := noFolder(t.path(path)); why != "" {
+			each(i, CheckpointReport{Path: t.path(path), Problems: []string{why}, notThere: true})
+			continue
+		}
+		args, places = append(args, t.path(path)), append(places, i)
 	}
-	return t.run(ctx, len(paths), args...)
+	done := 0
+	doing := func() string { return "reading checkpoint " + paths[places[min(done, len(places)-1)]] }
+	return t.run(ctx, len(places), doing, func(r CheckpointReport) { each(places[done], r); done++ }, args...)
+}
+
+// noFolder says why a path cannot be a checkpoint; empty if it can.
+func noFolder(path string) string {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no such folder"
+	case err != nil:
+		return err.Error()
+	case !info.IsDir():
+		return "it is a file, and a checkpoint is a folder"
+	}
+	return ""
 }
 
 // Export writes the model of a checkpoint as one safetensors file. part is the key that
 // the script saved the model under; empty finds it.
 func (t CheckpointTool) Export(ctx context.Context, path, out, part string) (CheckpointReport, error) {
+	if why := noFolder(t.path(path)); why != "" {
+		return CheckpointReport{Problems: []string{why}, notThere: true}, nil
+	}
 	if err := exportable(t.path(path), t.path(out)); err != nil {
 		return CheckpointReport{}, err
 	}
-	args := []string{"export", t.path(path), t.path(out)}
+	aside := filepath.Join(filepath.Dir(t.path(out)), "."+filepath.Base(out)+".part")
+	defer os.Remove(aside) // of one that was ended in the middle
+	args := []string{"export", t.path(path), t.path(out), aside}
 	if part != "" {
 		args = append(args, part)
 	}
-	reports, err := t.run(ctx, 1, args...)
-	if err != nil {
+	var report CheckpointReport
+	doing := func() string { return "writing " + out }
+	if err := t.run(ctx, 1, doing, func(r CheckpointReport) { report = r }, args...); err != nil {
 		return CheckpointReport{}, err
 	}
-	if why := reports[0].NotWritten; why != "" {
+	if why := report.NotWritten; why != "" {
 		return CheckpointReport{}, machine("%s", why)
 	}
-	return reports[0], nil
+	return report, nil
 }
 
 // exported ends the names of files that an export may replace.
@@ -108,37 +125,6 @@ func (t CheckpointTool) path(path string) string {
 	return filepath.Join(t.Dir, path)
 }
 
-// run asks the interpreter, which answers with so many reports.
-func (t CheckpointTool) run(ctx context.Context, want int, args ...string) ([]CheckpointReport, error) {
-	dir, err := tempDir()
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	if err := pyshim.Extract(dir); err != nil {
-		return nil, err
-	}
-	c := exec.CommandContext(ctx, t.Python.Path, append([]string{"-c", checkpointTask, dir}, args...)...)
-	c.Dir, c.WaitDelay = "/", time.Second
-	c.Env = append(t.Environ[:len(t.Environ):len(t.Environ)], "CUDA_VISIBLE_DEVICES=")
-	out, err := c.Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
-			err = fmt.Errorf("%w: %s", err, lastLine(string(exit.Stderr)))
-		}
-		return nil, machine("read checkpoint: %w", err)
-	}
-	var reports []CheckpointReport
-	if err := json.Unmarshal(out, &reports); err != nil {
-		return nil, machine("read checkpoint: the answer is %.80q: %w", out, err)
-	}
-	if len(reports) != want {
-		return nil, machine("read checkpoint: %d answers for %d questions", len(reports), want)
-	}
-	return reports, nil
-}
-
 // Err is the report's problems as an error; nil without any.
 func (r CheckpointReport) Err(path string) error {
 	if len(r.Problems) == 0 {
@@ -148,6 +134,9 @@ func (r CheckpointReport) Err(path string) error {
 	text := strings.Join(r.Problems[:min(shown, len(r.Problems))], "; ")
 	if n := len(r.Problems) - shown; n > 0 {
 		text += fmt.Sprintf("; and %d more", n)
+	}
+	if r.notThere {
+		return usage("checkpoint %s: %s", path, text)
 	}
 	return usage("checkpoint %s is not whole: %s", path, text)
 }

@@ -15,16 +15,16 @@ func (s *session) damage(ctx context.Context) string {
 		return ""
 	}
 	s.screen.say("checkpoint %s could not be loaded: reading all of it", s.notLoaded)
-	tool := CheckpointTool{Python: s.python, Environ: s.deps.Environ, Dir: s.deps.Dir}
-	reports, err := tool.Verify(ctx, []string{s.notLoaded}, true)
-	if err != nil {
+	tool := CheckpointTool{Python: s.python, Environ: s.deps.Environ, Dir: s.deps.Dir, Tell: func(text string) { s.screen.say("%s", text) }}
+	var found CheckpointReport
+	if err := tool.Verify(ctx, []string{s.notLoaded}, true, func(_ int, r CheckpointReport) { found = r }); err != nil {
 		s.screen.say("note: the checkpoint could not be checked: %v", err)
 		return ""
 	}
-	if len(reports[0].Problems) == 0 {
+	if len(found.Problems) == 0 {
 		return ""
 	}
-	return firstLine(reports[0].Problems[0])
+	return firstLine(found.Problems[0])
 }
 
 // skipDamaged sets the checkpoint that could not be loaded aside, so that the script finds

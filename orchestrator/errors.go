@@ -23,12 +23,22 @@ var (
 // StoppedError is a run that a signal ended.
 type StoppedError struct {
 	Signal unix.Signal
-	Steps  int // finished until then
+	// Step is the last one that was finished, those before a resume counted; 0 without.
+	Step int
+	// Doing is what was being done, for a command that does not train.
+	Doing string
 }
 
 // Error says which signal and how far the run was.
 func (e *StoppedError) Error() string {
-	return fmt.Sprintf("stopped by %s after %d steps", unix.SignalName(e.Signal), e.Steps)
+	text := "stopped by " + unix.SignalName(e.Signal)
+	switch {
+	case e.Doing != "":
+		return text + " while " + e.Doing
+	case e.Step > 0:
+		return fmt.Sprintf("%s after step %d", text, e.Step)
+	}
+	return text + " before the first step"
 }
 
 // ScriptError is a training script that failed, with the first failure found.

@@ -86,9 +86,7 @@ func (s *session) conclude(ctx context.Context, err error) (show.Report, error) 
 	switch {
 	case err == nil:
 	case errors.As(err, &stopped):
-		if s.tracker != nil {
-			stopped.Steps = s.tracker.steps()
-		}
+		stopped.Step = s.lastDone()
 		outcome, message = Stopped, err.Error()
 	default:
 		outcome, message = Failed, err.Error()
@@ -102,10 +100,7 @@ func (s *session) conclude(ctx context.Context, err error) (show.Report, error) 
 	}
 	report := s.tracker.report(s.plan, s.names())
 	report.Run, report.Dir, report.Outcome = s.run.ID, s.run.Dir, string(outcome)
-	report.LastStep = max(s.tracker.last(), s.resumedAt)
-	if report.Steps == 0 || report.LastStep == 0 { // the last attempt came to no step
-		report.LastStep = max(report.LastStep, s.restarts.BestStep)
-	}
+	report.LastStep = s.lastDone()
 	report.NothingLeft = s.allDone
 	if failure != nil {
 		report.Unreported(failure.Step - report.LastStep)
@@ -121,6 +116,19 @@ func (s *session) conclude(ctx context.Context, err error) (show.Report, error) 
 	s.note(events.Event{Kind: events.Ended, Message: string(outcome)})
 	s.screen.say("%s", report.Text())
 	return report, err
+}
+
+// lastDone is the number of the last step that was done, those before a resume counted. Where the
+// last attempt came to no step it is the furthest one of all.
+func (s *session) lastDone() int {
+	if s.tracker == nil {
+		return s.restarts.BestStep
+	}
+	last := max(s.tracker.last(), s.resumedAt)
+	if s.tracker.steps() == 0 || last == 0 {
+		return max(last, s.restarts.BestStep)
+	}
+	return last
 }
 
 func (s *session) writeReport(report show.Report, failure string) error {

@@ -51,6 +51,7 @@ type app struct {
 
 // newApp is the app of a process.
 func newApp() (*app, func()) {
+	surviveReaders()
 	host, _ := os.Hostname() // for reading only
 	dir, dirErr := os.Getwd()
 	a := &app{

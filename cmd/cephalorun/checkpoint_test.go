@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -83,4 +84,73 @@ func TestUserCase55ListOfCheckpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.mustRun(exitDone, []string{"step-·9", "incomplete: .metadata is empty"}, "checkpoint", "ls", folder)
+}
+
+// folder makes a folder of the bench with some files.
+func (b *bench) folder(name string, files ...string) string {
+	b.t.Helper()
+	dir := filepath.Join(b.dir, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, file := range files {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("spoilt"), 0o644); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// One path without a checkpoint does not keep the others from being looked at.
+func TestVerifyLooksAtAllCheckpoints(t *testing.T) {
+	b := newBench(t)
+	whole, other, damaged := b.folder("whole"), b.folder("other"), b.folder("damaged", "shard")
+	file := b.file("file", "")
+	b.mustRun(exitUsage, []string{whole + " is whole: 1 tensor, 0 B in 2 files", other + " is whole",
+		"checkpoint nope: there is no such folder", "checkpoint " + file + ": it is a file, and a checkpoint is a folder",
+		"checkpoint " + damaged + " is not whole: weight: shard cannot be read"},
+		"checkpoint", "verify", whole, "nope", damaged, file, other)
+	b.out.content.Reset()
+	b.mustRun(exitUsage, nil, "checkpoint", "verify", "--json", whole, "nope")
+	var reports []orchestrator.CheckpointReport
+	if err := json.Unmarshal([]byte(b.out.String()), &reports); err != nil || len(reports) != 2 || reports[0].Tensors != 1 || len(reports[1].Problems) != 1 {
+		t.Errorf("%v in %s", err, b.out)
+	}
+	b.mustRun(exitUsage, []string{"it is a file, and a checkpoint is a folder"}, "checkpoint", "export", file, "x.safetensors")
+	b.mustRun(exitUsage, []string{"there is no such folder"}, "checkpoint", "export", "nope", "x.safetensors")
+	b.mustRun(exitUsage, []string{file + " is a file, and neither a folder nor a run"}, "checkpoint", "ls", file)
+}
+
+// What is asked to end says what it was at; an export leaves nothing of what it has begun.
+func TestCheckpointCommandsThatAreStopped(t *testing.T) {
+	b := newBench(t)
+	whole, slow := b.folder("whole"), b.folder("slow", "slow")
+	b.out.on("is whole", func() { b.signal(unix.SIGTERM) })
+	b.mustRun(exitSignal+int(unix.SIGTERM), []string{whole + " is whole", "cephalorun: stopped by SIGTERM while reading checkpoint " + slow + "\n"},
+		"checkpoint", "verify", whole, slow)
+
+	b = newBench(t)
+	slow = b.folder("slow", "slow")
+	out, aside := filepath.Join(b.dir, "m.safetensors"), filepath.Join(b.dir, ".m.safetensors.part")
+	go func() {
+		mustAppear(t, aside)
+		b.signal(unix.SIGINT)
+	}()
+	b.mustRun(exitSignal+int(unix.SIGINT), []string{"stopped by SIGINT while writing " + out}, "checkpoint", "export", slow, out)
+	if left, _ := filepath.Glob(filepath.Join(b.dir, "*m.safetensors*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if _, err := os.Stat(aside); err == nil {
+		t.Error("what was begun is left")
+	}
+}
+
+// mustAppear waits until there is a file.
+func mustAppear(t *testing.T, path string) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+	}
+	t.Errorf("%s did not appear", path)
 }

@@ -54,22 +54,30 @@ func listCheckpoints(a *app, o *options, what string) error {
 
 func findCheckpoints(a *app, o *options, what string) ([]orchestrator.Checkpoint, error) {
 	if what != "" {
-		dir := what
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(a.dir, dir)
-		}
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
-			return orchestrator.CheckpointsIn(dir)
+		if info, err := os.Stat(a.path(what)); err == nil && info.IsDir() {
+			return orchestrator.CheckpointsIn(a.path(what))
 		}
 	}
 	run, err := rundir.At(o.stateDir).Find(what)
 	if errors.Is(err, rundir.ErrNoRun) && what != "" {
-		return nil, fmt.Errorf("%w: %s is neither a folder nor a run", orchestrator.ErrUsage, what)
+		why := "is neither a folder nor a run"
+		if _, err := os.Stat(a.path(what)); err == nil {
+			why = "is a file, and neither a folder nor a run"
+		}
+		return nil, fmt.Errorf("%w: %s %s", orchestrator.ErrUsage, what, why)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return orchestrator.CheckpointsOfRun(run)
+}
+
+// path is a path as it was given, in the working folder.
+func (a *app) path(given string) string {
+	if filepath.IsAbs(given) {
+		return given
+	}
+	return filepath.Join(a.dir, given)
 }
 
 func newCheckpointVerify(a *app, o *options) *cobra.Command {
@@ -92,20 +100,22 @@ func newCheckpointVerify(a *app, o *options) *cobra.Command {
 }
 
 func verifyCheckpoints(ctx context.Context, a *app, o *options, t orchestrator.CheckpointTool, paths []string, deep bool) error {
-	reports, err := t.Verify(ctx, paths, deep)
-	if err != nil {
+	reports, problems := make([]orchestrator.CheckpointReport, len(paths)), make([]error, len(paths))
+	var printing error
+	err := t.Verify(ctx, paths, deep, func(i int, r orchestrator.CheckpointReport) {
+		reports[i], problems[i] = r, r.Err(paths[i])
+		if !o.json && problems[i] == nil && printing == nil {
+			printing = printText(a.stdout, fmt.Sprintf("%s is whole: %s, %s in %s\n", paths[i], show.Count(r.Tensors, "tensor"), show.Bytes(r.Bytes), show.Count(r.Files, "file")))
+		}
+	})
+	if o.json && err == nil {
+		printing = printJSON(a.stdout, reports)
+	}
+	// What is wrong with a checkpoint is said also where nobody reads what is printed.
+	if err := errors.Join(append(problems, err)...); err != nil {
 		return err
 	}
-	if o.json {
-		err = printJSON(a.stdout, reports)
-	}
-	for i, r := range reports {
-		if !o.json && len(r.Problems) == 0 {
-			err = errors.Join(err, printText(a.stdout, fmt.Sprintf("%s is whole: %d tensors, %s in %d files\n", paths[i], r.Tensors, show.Bytes(r.Bytes), r.Files)))
-		}
-		err = errors.Join(err, r.Err(paths[i]))
-	}
-	return err
+	return printing
 }
 
 func newCheckpointExport(a *app, o *options) *cobra.Command {
@@ -140,7 +150,7 @@ func exportCheckpoint(ctx context.Context, a *app, o *options, t orchestrator.Ch
 	if o.json {
 		return printJSON(a.stdout, r)
 	}
-	return printText(a.stdout, fmt.Sprintf("%s: %d tensors, %s\n", args[1], r.Tensors, show.Bytes(r.Bytes)))
+	return printText(a.stdout, fmt.Sprintf("%s: %s, %s\n", args[1], show.Count(r.Tensors, "tensor"), show.Bytes(r.Bytes)))
 }
 
 // withCheckpoints finds a Python and listens for signals while do runs.
@@ -151,5 +161,9 @@ func (a *app) withCheckpoints(ctx context.Context, o *options, do func(context.C
 	if err != nil {
 		return err
 	}
-	return do(ctx, orchestrator.CheckpointTool{Python: python, Environ: a.environ, Dir: a.dir})
+	tool := orchestrator.CheckpointTool{Python: python, Environ: a.environ, Dir: a.dir}
+	if !o.json {
+		tool.Tell = func(text string) { fmt.Fprintln(a.stderr, text) }
+	}
+	return do(ctx, tool)
 }

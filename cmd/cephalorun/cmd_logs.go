@@ -31,13 +31,19 @@ func newLogsCommand(a *app, o *options) *cobra.Command {
 		Args:    exactArgs(cobra.MaximumNArgs(1)),
 		RunE:    func(c *cobra.Command, args []string) error { return printLogs(c.Context(), a, o, l, args) },
 	}
-	c.Flags().IntVar(&l.rank, "rank", -1, "this rank only")
+	c.Flags().IntVar(&l.rank, "rank", -1, "this rank only (-1: all)")
 	c.Flags().IntVarP(&l.lines, "lines", "n", 100, "how many of the last lines (-1: all)")
 	c.Flags().BoolVarP(&l.follow, "follow", "f", false, "go on until the run has ended")
 	return c
 }
 
 func printLogs(ctx context.Context, a *app, o *options, l logOptions, args []string) error {
+	if l.rank < -1 {
+		return fmt.Errorf("%w: --rank is %d; it must be at least 0, or -1 for all ranks", orchestrator.ErrUsage, l.rank)
+	}
+	if l.lines < -1 {
+		return fmt.Errorf("%w: -n is %d lines; it must be at least 0, or -1 for all", orchestrator.ErrUsage, l.lines)
+	}
 	r, err := rundir.At(o.stateDir).Find(first(args))
 	if err != nil {
 		return err
@@ -48,7 +54,15 @@ func printLogs(ctx context.Context, a *app, o *options, l logOptions, args []str
 	}
 	ctx, _, release := a.signals(ctx)
 	defer release()
-	return readAll(ctx, readers, l.follow, func() bool { return !r.Running() })
+	out, _ := a.stdout.(printed)
+	over := func() bool { return !r.Running() || out.left() != nil }
+	if err := readAll(ctx, readers, l.follow, over); err != nil {
+		return err
+	}
+	if l.follow && r.Running() {
+		return out.left()
+	}
+	return nil
 }
 
 // logReaders are the readers of the ranks that were asked for. Lines are told apart by
@@ -89,10 +103,16 @@ func readAll(ctx context.Context, readers []output.Reader, follow bool, over fun
 		}
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	errs := make([]error, len(readers))
 	var all sync.WaitGroup
 	for i, r := range readers {
-		all.Go(func() { errs[i] = r.Follow(ctx, over) })
+		all.Go(func() {
+			if errs[i] = r.Follow(ctx, over); errs[i] != nil {
+				cancel() // one reader's end is that of all: they write to one place
+			}
+		})
 	}
 	all.Wait()
 	for _, err := range errs {

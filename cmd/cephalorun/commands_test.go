@@ -67,6 +67,9 @@ func TestRunsStatusAndLogs(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	b.mustRun(exitUsage, []string{"ranks 0 to 1, and not 5"}, "logs", "--rank", "5")
+	b.mustRun(exitUsage, []string{"--rank is -5; it must be at least 0, or -1 for all ranks"}, "logs", "--rank", "-5")
+	b.mustRun(exitUsage, []string{"-n is -7 lines; it must be at least 0, or -1 for all"}, "logs", "-n", "-7")
+	b.mustRun(exitDone, nil, "logs", "-n", "-1", "--rank", "-1")
 	b.mustRun(exitUsage, []string{"is not running"}, "stop")
 }
 

@@ -29,7 +29,7 @@ Exit codes:
   3      no plan fits the devices
   4      the machine cannot run it (no usable Python, PyTorch or device)
   5      gave up restarting
-  128+n  ended by signal n
+  128+n  ended by signal n; 141 also when nobody reads any more what a command prints (| head)
 `
 
 // exitCode is the code of an error.

@@ -55,18 +55,35 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// fakeCheckpoints answers what is asked of checkpoints. With a file "slow" in one it never comes
+// to an end, and an export has begun to write by then.
+func fakeCheckpoints(verb string, args []string) int {
+	paths := args
+	if verb == "export" {
+		paths = args[:1]
+		_ = os.WriteFile(args[2], []byte("a part"), 0o644)
+	}
+	for _, path := range paths {
+		if _, err := os.Stat(filepath.Join(path, "slow")); err == nil {
+			fmt.Println(`{"done": 1, "of": 4}`)
+			time.Sleep(time.Minute)
+		}
+		problems := []string{}
+		if text, _ := os.ReadFile(filepath.Join(path, "shard")); strings.HasPrefix(string(text), "spoilt") {
+			problems = append(problems, "weight: shard cannot be read")
+		}
+		_ = json.NewEncoder(os.Stdout).Encode(map[string]any{"report": map[string]any{"problems": problems, "tensors": 1, "files": 2}})
+	}
+	return 0
+}
+
 // monitorInterval is how often torchrun looks at its workers.
 const monitorInterval = 100 * time.Millisecond
 
 // fakePython answers what version it is, or plays torchrun.
 func fakePython(args []string) int {
-	if at := slices.Index(args, "verify-deep"); at > 0 {
-		problems := []string{}
-		if text, _ := os.ReadFile(filepath.Join(args[at+1], "shard")); strings.HasPrefix(string(text), "spoilt") {
-			problems = append(problems, "weight: shard cannot be read")
-		}
-		_ = json.NewEncoder(os.Stdout).Encode([]any{map[string]any{"problems": problems}})
-		return 0
+	if len(args) > 3 && args[0] == "-c" && slices.Contains([]string{"verify", "verify-deep", "export"}, args[3]) {
+		return fakeCheckpoints(args[3], args[4:])
 	}
 	if args[0] == "-c" {
 		fmt.Printf(`{"path": "fake", "python": "3.12.0", "torch": %q}`+"\n", os.Getenv(fakeTorch))

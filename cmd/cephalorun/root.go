@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -25,13 +26,20 @@ const (
 func run(args []string, a *app) int {
 	a.screens = output.NewPatient(a.stderr, screenPatience)
 	defer a.screens.Close(lastWords)
-	root, o := newRoot(a)
+	out := printed{a.stdout}
+	help := &helped{printed: out}
+	own := *a
+	own.stdout = out
+	root, o := newRoot(&own)
 	root.SetArgs(args)
-	root.SetOut(a.stdout)
+	root.SetOut(help)
 	root.SetErr(a.stderr)
 	err := root.ExecuteContext(context.Background())
+	if err == nil && help.gone {
+		err = errReaderGone
+	}
 	code := exitCode(err)
-	if err != nil {
+	if err != nil && !errors.Is(err, errReaderGone) {
 		printError(a.screens.Writer(a.stderr), a, o, err, code)
 	}
 	return code

@@ -34,9 +34,6 @@ func listenForSignals(parent context.Context) (context.Context, <-chan struct{},
 		}
 	}
 	signal.Notify(caught, wanted...)
-	// A reader of our output that goes away (`| head`) takes the screen with it, and not the
-	// run: caught, the signal leaves an error of the write. Children do not inherit that.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	go heed(parent, caught, func(s unix.Signal) { cancel(&orchestrator.StoppedError{Signal: s}) }, force)
 	return ctx, force, func() { signal.Stop(caught); cancel(nil) }
 }

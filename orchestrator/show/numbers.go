@@ -46,3 +46,11 @@ func rate(v float64) string {
 func share(ppm int) string { return fmt.Sprintf("%.1f %%", float64(ppm)/10_000) }
 
 func number(n int) string { return strconv.Itoa(n) }
+
+// Count is a number of things: "1 step", "2 steps".
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}

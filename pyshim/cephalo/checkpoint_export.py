@@ -11,7 +11,7 @@ import ctypes
 import json
 import os
 import struct
-import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -74,9 +74,16 @@ def model_tensors(
     return found
 
 
-def export(path: Path, out: Path, part: str | None = None) -> dict[str, int]:
-    """Write the model of the checkpoint ``path`` to ``out``. Raises BrokenCheckpoint, also for one
-    that is not whole, and NotWritten."""
+def export(
+    path: Path,
+    out: Path,
+    part: str | None = None,
+    aside: Path | None = None,
+    tell: Callable[[int, int], None] = lambda done, of: None,
+) -> dict[str, int]:
+    """Write the model of the checkpoint ``path`` to ``out``, and until it is whole to ``aside``,
+    which whoever ends this process in the middle removes. Says to ``tell`` how many bytes are
+    written of how many. Raises BrokenCheckpoint, also for one that is not whole, and NotWritten."""
     report = verify(path)
     if report.problems:
         raise BrokenCheckpoint("; ".join(report.problems[:3]))
@@ -98,12 +105,13 @@ def export(path: Path, out: Path, part: str | None = None) -> dict[str, int]:
         position = end
     head = json.dumps(header, separators=(",", ":")).encode()
     head += b" " * (-len(head) % 8)
-    aside = out.with_name(f".{out.name}.part")
+    aside = aside or out.with_name(f".{out.name}.part")
     try:
         with aside.open("wb") as file:
             file.write(struct.pack("<Q", len(head)) + head)
             for name in sorted(found):
                 _write(file, _whole(path, metadata, *found[name]))
+                tell(header[name]["data_offsets"][1], position)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, out)
@@ -133,10 +141,6 @@ def _write(file: Any, tensor: torch.Tensor) -> None:
         file.write(memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())))
 
 
-def _look(path: Path, deep: bool) -> dict[str, Any]:
-    return asdict(verify(path, deep))
-
-
 def _told(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return work()
@@ -146,14 +150,32 @@ def _told(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"problems": [str(err)]}
 
 
+class Teller:
+    """Prints how far the work is, a JSON object a line, but not too often."""
+
+    PAUSE_S = 0.5
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, of: int) -> None:
+        if time.monotonic() - self._last >= self.PAUSE_S:
+            self._last = time.monotonic()
+            print(json.dumps({"done": done, "of": of}), flush=True)
+
+
 def main(argv: list[str]) -> int:
-    """``verify PATH...``, ``verify-deep PATH...``, ``export PATH OUT [PART]``: prints a list of
-    reports in JSON."""
+    """``verify PATH...``, ``verify-deep PATH...``, ``export PATH OUT ASIDE [PART]``: prints JSON
+    objects, one a line: how far it is, and a report of each path as soon as it is there."""
     verb, *rest = argv
+    tell = Teller()
+    works: list[Callable[[], dict[str, Any]]]
     if verb == "export":
-        answers = [_told(lambda: export(Path(rest[0]), Path(rest[1]), *rest[2:3]))]
+        path, out, aside, *part = rest
+        works = [partial(export, Path(path), Path(out), *part, aside=Path(aside), tell=tell)]
     else:
         deep = verb == "verify-deep"
-        answers = [_told(partial(_look, Path(path), deep)) for path in rest]
-    json.dump(answers, sys.stdout)
+        works = [lambda p=path: asdict(verify(Path(p), deep, tell)) for path in rest]
+    for work in works:
+        print(json.dumps({"report": _told(work)}), flush=True)
     return 0

@@ -11,7 +11,7 @@ import math
 import pickle
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -127,8 +127,11 @@ def read_chunk(
     return block
 
 
-def verify(path: Path, deep: bool = False) -> Report:
-    """Look whether every file and every row is there; ``deep`` reads every block too."""
+def verify(
+    path: Path, deep: bool = False, tell: Callable[[int, int], None] = lambda done, of: None
+) -> Report:
+    """Look whether every file and every row is there; ``deep`` reads every block too, and says to
+    ``tell`` how many bytes are read of how many."""
     report = Report(str(path))
     try:
         metadata = read_metadata(path)
@@ -136,6 +139,8 @@ def verify(path: Path, deep: bool = False) -> Report:
         report.problems.append(str(err))
         return report
     _check_files(path, metadata, report)
+    read, stored = 0, metadata.storage_data
+    of = sum(info.length for info in stored.values())
     for name, entry in tensors_of(metadata):
         report.tensors += 1
         size = math.prod(entry.size) * entry.properties.dtype.itemsize
@@ -144,7 +149,8 @@ def verify(path: Path, deep: bool = False) -> Report:
         if held != math.prod(entry.size):
             report.problems.append(f"{name}: {held} of {math.prod(entry.size)} elements are there")
         for chunk in entry.chunks:
-            if MetadataIndex(name, chunk.offsets) not in metadata.storage_data:
+            index = MetadataIndex(name, chunk.offsets)
+            if index not in stored:
                 report.problems.append(
                     f"{name}: the block at {list(chunk.offsets)} was not written"
                 )
@@ -153,6 +159,8 @@ def verify(path: Path, deep: bool = False) -> Report:
                     read_chunk(path, metadata, name, chunk)
                 except BrokenCheckpoint as err:
                     report.problems.append(str(err))
+                read += stored[index].length
+                tell(read, of)
     return report
 
 

@@ -14,7 +14,7 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
-from cephalo import checkpoint_files, ragged, runtime, sharding
+from cephalo import checkpoint_export, checkpoint_files, ragged, runtime, sharding
 from cephalo.checkpoint_export import NotWritten, export, main
 from cephalo.checkpoint_files import BrokenCheckpoint, verify
 from cephalo.runtime import Runtime
@@ -181,6 +181,30 @@ def test_a_file_that_cannot_be_written_is_not_the_checkpoints_fault(saved, tmp_p
     out.mkdir()
     with pytest.raises(NotWritten, match="model cannot be written"):
         export(saved, out)
-    assert main(["export", str(saved), str(out)]) == 0
-    assert "cannot be written" in json.loads(capsys.readouterr().out)[0]["not_written"]
+    assert main(["export", str(saved), str(out), str(tmp_path / "aside")]) == 0
+    report = json.loads(capsys.readouterr().out)["report"]
+    assert "cannot be written" in report["not_written"]
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_each_checkpoint_is_reported_with_how_far_it_is(saved, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(checkpoint_export.Teller, "PAUSE_S", 0)
+    (tmp_path / "empty").mkdir()
+    assert main(["verify-deep", str(saved), str(tmp_path / "empty"), str(saved)]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    reports = [line["report"] for line in lines if "report" in line]
+    assert [bool(report["problems"]) for report in reports] == [False, True, False]
+    steps = [line for line in lines if "done" in line]
+    one = steps[: len(steps) // 2]
+    assert [s["done"] for s in one] == sorted({s["done"] for s in one}), "it grows"
+    assert one == steps[len(one) :] and one[-1]["done"] <= one[-1]["of"]
+    assert one[-1]["done"] > 0.5 * one[-1]["of"], "most of the files is tensors"
+
+
+def test_an_export_says_how_far_it_is(saved, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(checkpoint_export.Teller, "PAUSE_S", 0)
+    aside = tmp_path / "aside"
+    assert main(["export", str(saved), str(tmp_path / "model.safetensors"), str(aside)]) == 0
+    *steps, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert steps and steps[-1]["done"] == steps[-1]["of"] == last["report"]["bytes"]
+    assert not aside.exists()
