@@ -30,10 +30,7 @@ const metadataFile = ".metadata"
 // CheckpointsOfRun lists the checkpoints that the script of a run saved, oldest first,
 // and what lies beside them unfinished.
 func CheckpointsOfRun(run *rundir.Run) ([]Checkpoint, error) {
-	r, err := readRestarts(run)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	r, err := recall(run, keptCheckpoints)
 	if err != nil {
 		return nil, err
 	}
@@ -136,5 +133,5 @@ func CheckpointTable(all []Checkpoint) string {
 		}
 		rows = append(rows, []string{c.Path, step, show.Bytes(c.Bytes), c.Time.Format(time.DateTime), state})
 	}
-	return show.Table([]string{"checkpoint", "step", "size", "saved", "state"}, rows, 4)
+	return show.TableOf([]string{"checkpoint", "step", "size", "saved", "state"}, rows, 0, 3, 4)
 }

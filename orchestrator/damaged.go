@@ -27,12 +27,23 @@ func (s *session) damage(ctx context.Context) string {
 	return firstLine(found.Problems[0])
 }
 
+// ofDamage is a failure for a checkpoint that could not be loaded and is damaged. The exception
+// that it led to says less, and no rank is to blame.
+func (s *session) ofDamage(f Failure, why string) Failure {
+	f.Cause, f.Victims = BadCheckpoint, nil
+	f.Message = fmt.Sprintf("checkpoint %s is damaged (%s)", s.notLoaded, why)
+	return f
+}
+
 // skipDamaged sets the checkpoint that could not be loaded aside, so that the script finds
-// the one before it. It says why not if there is none: the script would begin again at step 1.
-func (s *session) skipDamaged(why string) string {
+// the one before it. If there is none, that is added to the failure, with what there is to do: the
+// script would begin again at step 1.
+func (s *session) skipDamaged(f *Failure, why string) {
 	beside, err := CheckpointsIn(filepath.Dir(s.notLoaded))
 	if err != nil || !slices.ContainsFunc(beside, func(c Checkpoint) bool { return c.Path != s.notLoaded && c.Problem == "" }) {
-		return fmt.Sprintf("checkpoint %s is damaged (%s), and no other whole one lies beside it", s.notLoaded, why)
+		f.Message += ", and no other whole one lies beside it: put a whole copy of it there, or move it away to begin at step 1"
+		f.NotRestarted = "without this checkpoint the script would begin again at step 1"
+		return
 	}
 	for i := range s.restarts.Checkpoints {
 		if c := &s.restarts.Checkpoints[i]; c.Path == s.notLoaded {
@@ -40,5 +51,4 @@ func (s *session) skipDamaged(why string) string {
 		}
 	}
 	s.setAside(s.notLoaded, why)
-	return ""
 }

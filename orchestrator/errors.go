@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cephalorun/cephalorun/orchestrator/show"
 )
 
 // Classes of failure, one for each exit code. A solver.InfeasibleError and a
@@ -55,7 +57,7 @@ type GaveUpError struct {
 
 // Error is the last failure's headline.
 func (e *GaveUpError) Error() string {
-	return fmt.Sprintf("gave up after %d restarts: %s", e.Restarts, e.Failure.Headline())
+	return fmt.Sprintf("gave up after %s: %s", show.Count(e.Restarts, "restart"), e.Failure.Headline())
 }
 
 // Unwrap makes it an ErrGaveUp, and shows the failure as a script's is shown.

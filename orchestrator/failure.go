@@ -65,6 +65,8 @@ func (f Failure) Headline() string {
 		after = fmt.Sprintf("after step %d", f.Step)
 	}
 	switch {
+	case f.Cause == BadCheckpoint: // no rank has a part in it
+		return f.Message
 	case f.Reason == reasonLauncherKilled:
 		return fmt.Sprintf("the launcher was killed %s: %s", strings.Replace(after, "its", "the", 1), f.Message)
 	case f.Rank == events.NoRank && f.Step == 0:

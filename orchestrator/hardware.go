@@ -31,7 +31,7 @@ func (s *session) hardware(ctx context.Context) ([]show.Hardware, error) {
 	if err := s.enter(Profiling, "", nil); err != nil {
 		return nil, err
 	}
-	s.screen.say("measuring %d devices", len(s.devices.Chosen))
+	s.screen.say("measuring %s", show.Count(len(s.devices.Chosen), "device"))
 	if err := rundir.WriteJSON(s.run.Path(rundir.PlanFile), bootstrap(s.devices.Chosen)); err != nil {
 		return nil, err
 	}

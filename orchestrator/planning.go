@@ -51,7 +51,7 @@ func (s *session) globalBatch() (batch int, why string, err error) {
 		return 0, "", usage("the script's own batch size is not known: give --global-batch")
 	}
 	per, ranks := s.profile.Script.BatchPerRank, len(s.devices.Chosen)
-	return per * ranks, fmt.Sprintf("%d of the script's loader on %d ranks", per, ranks), nil
+	return per * ranks, fmt.Sprintf("%d of the script's loader on %s", per, show.Count(ranks, "rank")), nil
 }
 
 // ownGlobalBatch is that of a script whose batches cannot be dealt.
@@ -126,7 +126,7 @@ func ReadPlanFile(path string) (solver.Plan, error) {
 
 func planFits(source string, plan solver.Plan, devices []profiler.Device) error {
 	if len(plan.Ranks) != len(devices) {
-		return usage("plan %s is for %d devices, and %d are used here", source, len(plan.Ranks), len(devices))
+		return usage("plan %s is for %s, and %d are used here", source, show.Count(len(plan.Ranks), "device"), len(devices))
 	}
 	for i, r := range plan.Ranks {
 		if r.Device != devices[i].UUID && r.Device != devices[i].Name {

@@ -9,6 +9,7 @@ import (
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 	"github.com/cephalorun/cephalorun/orchestrator/launch"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+	"github.com/cephalorun/cephalorun/orchestrator/show"
 	"github.com/cephalorun/cephalorun/profiler"
 	"github.com/cephalorun/cephalorun/profiler/cache"
 	"github.com/cephalorun/cephalorun/profiler/measure"
@@ -88,7 +89,7 @@ func ReadProfileFile(path string) (profiler.Profile, error) {
 
 func sameDevices(source string, p profiler.Profile, devices []profiler.Device) error {
 	if len(p.Devices) != len(devices) {
-		return usage("profile %s is of %d devices, and %d are used here", source, len(p.Devices), len(devices))
+		return usage("profile %s is of %s, and %d are used here", source, show.Count(len(p.Devices), "device"), len(devices))
 	}
 	for i, d := range p.Devices {
 		if d.UUID != "" && d.UUID != devices[i].UUID {
@@ -135,7 +136,7 @@ func (s *session) measure(ctx context.Context, fingerprint string) error {
 			return err
 		}
 	}
-	s.screen.say("profile: measuring the model on %d devices", len(s.devices.Chosen))
+	s.screen.say("profile: measuring the model on %s", show.Count(len(s.devices.Chosen), "device"))
 	plan := bootstrap(s.devices.Chosen)
 	if err := rundir.WriteJSON(s.run.Path(rundir.PlanFile), plan); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/show"
 )
 
 // afterFailure decides what follows from a failure, and prepares the next attempt. Its error
@@ -20,7 +21,7 @@ func (s *session) afterFailure(ctx context.Context, f Failure) error {
 		}
 	}
 	if f.Cause == BadCheckpoint {
-		if f.NotRestarted = s.skipDamaged(s.damaged); f.NotRestarted != "" {
+		if s.skipDamaged(&f, s.damaged); f.NotRestarted != "" {
 			return &ScriptError{f}
 		}
 	}
@@ -84,6 +85,6 @@ func (s *session) pause(ctx context.Context, d time.Duration) {
 // sayIfAllIsDoneAgain warns where the script has nothing to go on from.
 func (s *session) sayIfAllIsDoneAgain() {
 	if s.restarts.newest() == nil && s.restarts.BestStep > 0 {
-		s.screen.say("no whole checkpoint is known: the script may begin again at step 1, and %d steps may be done again", s.restarts.BestStep)
+		s.screen.say("no whole checkpoint is known: the script may begin again at step 1, and do %s again", show.Count(s.restarts.BestStep, "step"))
 	}
 }

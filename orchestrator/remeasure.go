@@ -23,8 +23,8 @@ func (s *session) afterMeasuring(ctx context.Context, f Failure, oomKills int64)
 		return &ScriptError{f}
 	case ScriptFault:
 		if why := s.damage(ctx); why != "" {
-			f.Cause, f.NotRestarted = BadCheckpoint, s.skipDamaged(why)
-			if f.NotRestarted != "" {
+			f = s.ofDamage(f, why)
+			if s.skipDamaged(&f, why); f.NotRestarted != "" {
 				return &ScriptError{f}
 			}
 			return nil // measured again without it

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+	"github.com/cephalorun/cephalorun/orchestrator/show"
 )
 
 // restartsVersion is the only version of restarts.json that is read.
@@ -79,7 +80,7 @@ type policy struct {
 
 // beginsAgain is why a script with nothing left to go on from is not started again.
 func (p policy) beginsAgain(steps int) string {
-	return fmt.Sprintf("%s and do %d steps again; put a checkpoint back in its place, or start the script anew", p.nothingLeft, steps)
+	return fmt.Sprintf("%s and do %s again; put a checkpoint back in its place, or start the script anew", p.nothingLeft, show.Count(steps, "step"))
 }
 
 // judge decides on a restart and keeps the failure. reached is the last step that the
@@ -92,18 +93,26 @@ func (r *restarts) judge(p policy, f pastFailure, first, reached int) verdict {
 		return verdict{why: why}
 	}
 	if r.BestStep > 0 && !p.resumable {
-		return verdict{why: fmt.Sprintf("%d steps are done and no checkpoint was saved, so the script would begin again at step 1; "+
-			"let it save, or say with --resume-args how it resumes", r.BestStep)}
+		return verdict{why: fmt.Sprintf("%s done and no checkpoint was saved, so the script would begin again at step 1; "+
+			"let it save, or say with --resume-args how it resumes", areDone(r.BestStep))}
 	}
 	if r.BestStep > 0 && p.nothingLeft != "" {
 		return verdict{why: p.beginsAgain(r.BestStep)}
 	}
 	if r.Spent >= p.max {
-		return verdict{gaveUp: true, why: fmt.Sprintf("%d restarts brought no progress", r.Spent)}
+		return verdict{gaveUp: true, why: fmt.Sprintf("%s brought no progress", show.Count(r.Spent, "restart"))}
 	}
 	r.Spent++
 	r.Total++
 	return verdict{again: true, pause: backoff(r.Spent)}
+}
+
+// areDone is so many steps, with the verb.
+func areDone(steps int) string {
+	if steps == 1 {
+		return "1 step is"
+	}
+	return fmt.Sprintf("%d steps are", steps)
 }
 
 // progress fills the budget again when a step is further than any before.

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
 	"github.com/cephalorun/cephalorun/orchestrator/show"
-	"github.com/cephalorun/cephalorun/profiler"
 )
 
 // savedSpec is spec.json: what a run was asked for, so that it can be taken up again.
@@ -45,8 +43,8 @@ func Resume(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (s
 		return show.Report{}, err
 	}
 	defer s.close()
-	s.screen.say("run %s is taken up again (last step so far: %d); %d of %d restarts without progress are used up",
-		run.ID, s.restarts.BestStep, s.restarts.Spent, s.spec.MaxRestarts)
+	s.screen.say("run %s is taken up again (last step so far: %d); %d of %s without progress are used up",
+		run.ID, s.restarts.BestStep, s.restarts.Spent, show.Count(s.spec.MaxRestarts, "restart"))
 	s.checkCheckpoints()
 	s.sayIfAllIsDoneAgain()
 	s.restarts.Total++
@@ -62,7 +60,8 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 	if err != nil {
 		return nil, usage("%w; what the run was asked for is lost with it: start it anew, with the arguments that make the script resume", err)
 	}
-	if Summarise(run).State == Done {
+	before := Summarise(run)
+	if before.State == Done {
 		return nil, usage("run %s is done", run.ID)
 	}
 	if err := run.Lock(); err != nil {
@@ -71,22 +70,14 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 	s, err := prepare(ctx, saved.Spec, deps)
 	if err == nil {
 		s.deps.Dir, s.run, s.spec.StateDir = saved.Dir, run, stateDir
-		s.restarts, err = readRestarts(run)
-		if errors.Is(err, fs.ErrNotExist) {
-			s.restarts, err = &restarts{}, nil
-		} else if err != nil {
-			err = usage("%w; remove it and resume again: the global batch, the steps and the checkpoints are found in %s, and the budget of restarts begins anew",
-				err, rundir.EventsFile)
-		}
+		s.restarts, err = recall(run, s.remembered())
 	}
 	if err == nil {
-		if journal, readErr := profiler.ReadFile(run.Path(rundir.EventsFile), math.MaxInt64-1); readErr == nil {
-			s.restarts.replay(journal, s.remembered())
-		}
+		s.restarts.BestStep = max(s.restarts.BestStep, before.Steps)
 		s.taken = true
 		switch steps, allowed := s.restarts.BestStep, s.policy(); {
 		case steps > 0 && !allowed.resumable:
-			err = usage("%d steps are done and no checkpoint was saved, so the script would begin again at step 1; start it anew, with --resume-args if it can resume", steps)
+			err = usage("%s done and no checkpoint of this run is known, so the script would begin again at step 1; start it anew, with --resume-args if it can resume", areDone(steps))
 		case steps > 0 && allowed.nothingLeft != "":
 			err = usage("%s", allowed.beginsAgain(steps))
 		}

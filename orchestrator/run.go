@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
@@ -115,7 +116,21 @@ func (s *session) conclude(ctx context.Context, err error) (show.Report, error) 
 	}
 	s.note(events.Event{Kind: events.Ended, Message: string(outcome)})
 	s.screen.say("%s", report.Text())
+	if outcome == Stopped && report.LastStep > 0 {
+		s.screen.say("%s", s.whatIsSaved())
+	}
 	return report, err
+}
+
+// whatIsSaved says what a run that was stopped can go on from.
+func (s *session) whatIsSaved() string {
+	if c := s.restarts.newest(); c != nil {
+		return fmt.Sprintf("the newest checkpoint is %s (step %d); cephalorun resume %s goes on from there", c.Path, c.Step, s.run.ID)
+	}
+	if len(s.spec.ResumeArgs) > 0 {
+		return fmt.Sprintf("no distributed checkpoint of the script was seen; if it saves in another way, cephalorun resume %s goes on from what it saved", s.run.ID)
+	}
+	return "nothing of this is saved, and the script would begin again at step 1: one that saves with torch.distributed.checkpoint can go on where it was stopped"
 }
 
 // lastDone is the number of the last step that was done, those before a resume counted. Where the

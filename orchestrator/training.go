@@ -104,7 +104,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 	}
 	if f.Cause == ScriptFault {
 		if s.damaged = s.damage(ctx); s.damaged != "" {
-			f.Cause = BadCheckpoint
+			f = s.ofDamage(f, s.damaged)
 		}
 	}
 	return &ScriptError{f}

@@ -22,6 +22,8 @@ const (
 	// patience is by how much more is allowed while a rank saves, loads, evaluates, or
 	// computes outside of any collective.
 	patience = 10
+	// beatEvery is the pause between two heartbeats of a worker.
+	beatEvery = time.Second
 	// beatLimit is how old a heartbeat may be before the rank counts as silent.
 	beatLimit = 5 * time.Second
 	// lateLimit is by how much our own look at the ranks may be late before it is the
@@ -240,12 +242,20 @@ func (p place) text(now time.Time) string {
 		return fmt.Sprintf("is silent for %.0f s %s, as one that was stopped or runs code which keeps Python's lock (GIL): "+
 			"where it is now is not known, and before that it %s%s", now.Sub(p.seen).Seconds(), after, doing, p.where())
 	case p.collective != "":
-		return "waits for the " + p.collective + p.where() + " " + after
+		return "waits for the " + p.collective + p.where() + " " + after + p.age(now)
 	case p.where() == "":
 		return "has not said where it is " + after
 	default:
-		return "is" + p.where() + " " + after
+		return "is" + p.where() + " " + after + p.age(now)
 	}
+}
+
+// age says how old a rank's word is, when it should have sent another one since.
+func (p place) age(now time.Time) string {
+	if age := now.Sub(p.seen); age >= 2*beatEvery {
+		return fmt.Sprintf(" (as it said %.0f s ago)", age.Seconds())
+	}
+	return ""
 }
 
 // where is the unit and the phase, each with a blank before it.

@@ -165,6 +165,20 @@ func TestASilentRankHoldsTheOthersUp(t *testing.T) {
 	}
 }
 
+// A rank that has missed a heartbeat or two may not be there any more where it said it was.
+func TestAnOldPlaceIsSaidToBeOld(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for want, p := range map[string]place{
+		"is in forward after step 3":                                        {seen: at.Add(-1500 * time.Millisecond), phase: "forward", step: 3},
+		"is in forward after step 3 (as it said 4 s ago)":                   {seen: at.Add(-4 * time.Second), phase: "forward", step: 3},
+		"waits for the gather in forward after step 3 (as it said 2 s ago)": {seen: at.Add(-2 * time.Second), phase: "forward", step: 3, collective: "gather"},
+	} {
+		if got := p.text(at); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // The others may well wait for it in a collective of the script's own.
 func TestASilentRankGetsNoPatience(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -33,7 +33,7 @@ func writeChart(path string, s simulation, list []solver.Outcome) error {
 	}
 	c := templates.Chart{
 		Title:    fmt.Sprintf("%s on %s", s.Model, s.Cluster),
-		Subtitle: fmt.Sprintf("predicted samples per second, %d devices, global batch %d", s.Devices, s.GlobalBatch),
+		Subtitle: fmt.Sprintf("predicted samples per second, %s, global batch %d", show.Count(s.Devices, "device"), s.GlobalBatch),
 		Unit:     "samples/s",
 	}
 	for _, o := range list {

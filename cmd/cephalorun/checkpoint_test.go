@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,13 @@ func TestUserCase55ListOfCheckpoints(t *testing.T) {
 	}
 	b.out.content.Reset()
 	b.mustRun(exitDone, []string{"step-008", "incomplete: it was being saved"}, "checkpoint", "ls", folder)
+	lines := strings.Split(b.out.String(), "\n")
+	for _, line := range lines[1:5] { // the state begins below its heading
+		at := strings.Index(lines[0], "state")
+		if state := line[at:]; !strings.HasPrefix(state, "whole") && !strings.HasPrefix(state, "incomplete: ") || line[at-1] != ' ' {
+			t.Errorf("the columns are not aligned:\n%s", b.out)
+		}
+	}
 	b.mustRun(exitUsage, []string{"neither a folder nor a run"}, "checkpoint", "ls", "nothing")
 	b.mustRun(exitUsage, []string{"nothing", "there is no such folder"}, "checkpoint", "verify", "nothing")
 	whole, script := filepath.Join(folder, "step-008"), b.file("train.py", "steps 1\n")

@@ -147,7 +147,7 @@ func (f simulateFlags) estimate() (simulation, solver.Problem, error) {
 }
 
 func (s simulation) text(list []solver.Outcome) string {
-	text := fmt.Sprintf("%s on %s: %d devices, global batch %d", s.Model, s.Cluster, s.Devices, s.GlobalBatch)
+	text := fmt.Sprintf("%s on %s: %s, global batch %d", s.Model, s.Cluster, show.Count(s.Devices, "device"), s.GlobalBatch)
 	if s.DType != "" {
 		text += ", " + s.DType
 	}

@@ -85,7 +85,7 @@ func TestUserCase33WhatIsNotRestarted(t *testing.T) {
 		"a worker that is killed again and again": {"steps 3\nsave\nkill 1\n", []string{resume}, exitGaveUp,
 			[]string{"gave up after 3 restarts: rank 1", "3 restarts brought no progress"}, 4},
 		"a budget of the user's own": {"steps 3\nsave\nkill 1\n", []string{resume, "--max-restarts", "1"}, exitGaveUp,
-			[]string{"restart 1 of 1", "gave up after 1 restarts"}, 2},
+			[]string{"restart 1 of 1", "gave up after 1 restart: "}, 2},
 		"no restarts at all": {"steps 3\nsave\nkill 1\n", []string{resume, "--max-restarts", "0"}, exitGaveUp,
 			[]string{"0 restarts brought no progress"}, 1},
 		"a script that ignores its checkpoint": {"steps 3\nsave\nuntil 1 kill 1\n", nil, exitScript,
@@ -241,7 +241,7 @@ func TestAnotherCheckpointBesideThoseThatAreGone(t *testing.T) {
 func TestADamagedCheckpointIsSkipped(t *testing.T) {
 	b := newBench(t)
 	b.train(exitDone, "resume\nuntil 1 steps 3\nuntil 1 save\nuntil 1 steps 5\nuntil 1 save\nuntil 1 spoil\nuntil 1 kill 1\nsteps 8\n", []string{
-		"step-005 could not be loaded: reading all of it", "restart 2 of 3: checkpoint: rank",
+		"step-005 could not be loaded: reading all of it", "restart 2 of 3: checkpoint: checkpoint ",
 		"step-005 is incomplete (weight: shard cannot be read): skipped, and kept as incomplete-step-005",
 		"the script goes on after step 3", "done after 8 steps",
 	}, resume)
@@ -252,8 +252,13 @@ func TestADamagedCheckpointIsSkipped(t *testing.T) {
 func TestADamagedCheckpointWithoutAnotherEndsTheRun(t *testing.T) {
 	b := newBench(t)
 	b.train(exitScript, "resume\nuntil 1 steps 3\nuntil 1 save\nuntil 1 spoil\nuntil 1 kill 1\nsteps 8\n", []string{
-		"not restarted (cause: checkpoint): checkpoint ", "is damaged (weight: shard cannot be read), and no other whole one lies beside it",
+		"not restarted (cause: checkpoint): without this checkpoint",
+		"step-003 is damaged (weight: shard cannot be read), and no other whole one lies beside it: put a whole copy of it there, or move it away",
 	}, resume)
+	last := strings.Split(strings.TrimSpace(b.err.String()), "\n")
+	if text := last[len(last)-1]; !strings.HasPrefix(text, "cephalorun: checkpoint ") {
+		t.Errorf("the last line is %q", text)
+	}
 	if _, err := os.Stat(filepath.Join(b.dir, "state", "runs", "latest", "checkpoints", "step-003")); err != nil {
 		t.Errorf("it must keep its name: %v", err)
 	}
@@ -293,7 +298,7 @@ func TestAKilledGuardNamesNoRank(t *testing.T) {
 func TestAKilledGuardBeforeTheFirstStep(t *testing.T) {
 	b := newBench(t)
 	b.train(exitGaveUp, "kill-guard\n", []string{
-		"cephalorun: gave up after 1 restarts: the launcher was killed before the first step: cephalorun's guard process", "not restarted (cause: launcher): 1 restarts brought no progress",
+		"cephalorun: gave up after 1 restart: the launcher was killed before the first step: cephalorun's guard process", "not restarted (cause: launcher): 1 restart brought no progress",
 	}, resume, "--max-restarts", "1")
 }
 

@@ -62,11 +62,68 @@ func TestADamagedRestartsFileIsNamed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, "state", "runs", "latest", "restarts.json"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b.mustRun(exitUsage, []string{"restarts.json: it is damaged: unexpected end", "remove it and resume again"}, "resume")
+	b.mustRun(exitUsage, []string{"restarts.json: it is damaged: unexpected end", "remove it and try again"}, "resume")
+	b.mustRun(exitUsage, []string{"restarts.json: it is damaged: unexpected end", "remove it and try again"}, "checkpoint", "ls")
 	if err := os.Remove(filepath.Join(b.dir, "state", "runs", "latest", "restarts.json")); err != nil {
 		t.Fatal(err)
 	}
+	b.out.content.Reset()
+	b.mustRun(exitDone, []string{"checkpoints/step-003"}, "checkpoint", "ls") // the journal knows it
 	b.mustRun(exitDone, []string{"global batch 16: as before in this run", "step-003 (step 3)", "the script goes on after step 3"}, "resume")
+}
+
+// Where all that a run kept of its past is gone but its report, the steps done are known, and
+// nothing is begun again at step 1 without a word.
+func TestTheReportAloneKnowsTheSteps(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags []string
+		code  int
+		says  string
+	}{
+		"with --resume-args":    {[]string{resume}, exitDone, "no whole checkpoint is known: the script may begin again at step 1, and do 3 steps again"},
+		"without --resume-args": {nil, exitUsage, "3 steps are done and no checkpoint of this run is known, so the script would begin again at step 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(unix.SIGTERM) })
+			b.train(143, "until 1 steps 3\nuntil 1 save\nuntil 1 await save-and-stop\nsteps 5\n", nil, c.flags...)
+			run := filepath.Join(b.dir, "state", "runs", "latest")
+			for _, name := range []string{"restarts.json", "events.jsonl", "status.json", "checkpoints"} {
+				if err := os.RemoveAll(filepath.Join(run, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.mustRun(c.code, []string{c.says}, "resume")
+		})
+	}
+}
+
+// What a run that is stopped says last: the step that it has come to, those before it was taken up
+// again counted, and what it can go on from.
+func TestWhatAStoppedRunSays(t *testing.T) {
+	b := newBench(t)
+	b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(unix.SIGTERM) })
+	b.train(143, "steps 3\nsave\nuntil 1 await save-and-stop\nsteps 5\nprint again\nwait\n", []string{
+		"stopped by SIGTERM after step 3", "the newest checkpoint is ", "step-003 (step 3); cephalorun resume 2"}, resume)
+	again := newBench(t)
+	again.dir, again.app.dir = b.dir, b.dir
+	again.out.on("again", func() { again.signal(unix.SIGINT) })
+	again.mustRun(130, []string{"stopped after 2 steps in", "at step 5", "cephalorun: stopped by SIGINT after step 5\n"}, "resume")
+
+	for says, flags := range map[string][]string{
+		"nothing of this is saved, and the script would begin again at step 1":                     nil,
+		"no distributed checkpoint of the script was seen; if it saves in another way, cephalorun": {resume},
+	} {
+		b := newBench(t)
+		b.out.on("ready", func() { b.signal(unix.SIGINT) })
+		b.train(130, "steps 1\nprint ready\nwait\n", []string{says, "stopped after 1 step in", "stopped by SIGINT after step 1\n"}, flags...)
+	}
+	b = newBench(t)
+	b.out.on("ready", func() { b.signal(unix.SIGINT) })
+	b.train(130, "print ready\nwait\n", []string{"stopped by SIGINT before the first step\n"})
+	if strings.Contains(b.err.String(), "nothing of this is saved") {
+		t.Errorf("there was nothing to save:\n%s", b.err)
+	}
 }
 
 // mustKeep waits until the supervisor has noted a checkpoint.

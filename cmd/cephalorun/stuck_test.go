@@ -36,5 +36,5 @@ func TestAStackThatIsMissingIsNamed(t *testing.T) {
 // Without an answer the run still ends within bounds.
 func TestUserCase30AgainAndAgain(t *testing.T) {
 	b := newBench(t)
-	b.train(exitGaveUp, "steps 3\nsave\nhang 0\n", []string{"gave up after 1 restarts: rank 0"}, resume, "--stuck-after", "200ms", "--max-restarts", "1")
+	b.train(exitGaveUp, "steps 3\nsave\nhang 0\n", []string{"gave up after 1 restart: rank 0"}, resume, "--stuck-after", "200ms", "--max-restarts", "1")
 }

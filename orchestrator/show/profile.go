@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cephalorun/cephalorun/profiler"
@@ -68,3 +69,8 @@ func because(r solver.RankExplanation) string {
 
 // Table lays out columns, the first left of them to the left.
 func Table(header []string, rows [][]string, left int) string { return table(header, rows, left) }
+
+// TableOf lays out columns, those that are named to the left and the others to the right.
+func TableOf(header []string, rows [][]string, left ...int) string {
+	return lay(header, rows, func(column int) bool { return slices.Contains(left, column) })
+}

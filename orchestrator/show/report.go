@@ -89,7 +89,7 @@ func (r Report) measured(ms float64) string {
 // Text is the closing report.
 func (r Report) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "run %s: %s after %d steps in %.1f s", r.Run, r.Outcome, r.Steps, r.Seconds)
+	fmt.Fprintf(&b, "run %s: %s after %s in %.1f s", r.Run, r.Outcome, Count(r.Steps, "step"), r.Seconds)
 	if r.LastStep > r.Steps {
 		fmt.Fprintf(&b, ", at step %d", r.LastStep)
 	}
@@ -101,8 +101,8 @@ func (r Report) Text() string {
 	}
 	b.WriteString("\n")
 	if r.MeasuredStepMs > 0 {
-		fmt.Fprintf(&b, "step: predicted %s, measured %s (%+.0f %%), %s samples/s; medians of %d steps\n",
-			Ms(r.PredictedStepMs), Ms(r.MeasuredStepMs), r.Off(), rate(r.SamplesPerSecond), r.Steps-r.SkippedSteps)
+		fmt.Fprintf(&b, "step: predicted %s, measured %s (%+.0f %%), %s samples/s; medians of %s\n",
+			Ms(r.PredictedStepMs), Ms(r.MeasuredStepMs), r.Off(), rate(r.SamplesPerSecond), Count(r.Steps-r.SkippedSteps, "step"))
 	}
 	if r.Even != nil {
 		b.WriteString(r.Comparison() + "\n")
@@ -120,7 +120,7 @@ func (r Report) Comparison() string {
 	if e.Problem != "" {
 		return "even split: " + e.Problem
 	}
-	text := fmt.Sprintf("even split: predicted %s, measured %s; median of %d steps", Ms(e.PredictedStepMs), Ms(e.MeasuredStepMs), e.Steps)
+	text := fmt.Sprintf("even split: predicted %s, measured %s; median of %s", Ms(e.PredictedStepMs), Ms(e.MeasuredStepMs), Count(e.Steps, "step"))
 	if r.MeasuredStepMs > 0 {
 		text += fmt.Sprintf("; the plan is %.2f times as fast", e.MeasuredStepMs/r.MeasuredStepMs)
 	}
