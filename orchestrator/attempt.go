@@ -54,6 +54,7 @@ type attempt struct {
 	python Python
 	entry  pyshim.Entry
 	hear   func(events.Event) // called for each event, in one goroutine
+	cut    func(error)        // called, by any goroutine, when a rank's log cannot be written
 
 	// State, of the goroutine that runs the attempt.
 	temp    string
@@ -107,7 +108,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		stdout, stderr = a.deps.Stdout, a.deps.Stderr
 	}
 	a.ranks, err = output.Open(output.Options{
-		Dir: a.temp, LogPath: a.logPath, Ranks: len(a.devices), Stdout: stdout, Stderr: stderr,
+		Dir: a.temp, LogPath: a.logPath, Ranks: len(a.devices), Stdout: stdout, Stderr: stderr, Cut: a.cut,
 	})
 	if err != nil {
 		return err
@@ -276,6 +277,9 @@ func (a *attempt) finish() {
 		a.take(e)
 	}
 	a.ranks.Close()
+	if lines, err := a.ranks.Missing(); lines > 0 {
+		a.say("note: lines that the ranks printed and that are not in their logs: %d (%v)", lines, err)
+	}
 }
 
 // cleanUp ends what is left, also when the attempt did not get far.

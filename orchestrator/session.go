@@ -190,6 +190,9 @@ func (s *session) fillFolder() error {
 	if err := s.run.MakeFolders(); err != nil {
 		return err
 	}
+	if err := s.run.Reserve(); err != nil {
+		return fmt.Errorf("%w: %w", rundir.ErrNotWritable, err)
+	}
 	if s.entry, err = pyshim.Prepare(s.run.Dir, s.run.ID); err != nil {
 		return err
 	}
@@ -205,6 +208,7 @@ func (s *session) close() {
 	if s.journal != nil {
 		_ = s.journal.Close()
 	}
+	s.run.Release()
 	s.run.Unlock()
 }
 
@@ -229,6 +233,9 @@ func (s *session) lastStep() *show.Step {
 func (s *session) writeStatus(status Status) error {
 	status.Updated = s.deps.Now()
 	s.written = status.Updated
+	if status.State.Over() {
+		return s.run.WriteJSONAtLast(rundir.StatusFile, status)
+	}
 	return rundir.WriteJSON(s.run.Path(rundir.StatusFile), status)
 }
 
@@ -254,6 +261,7 @@ func (s *session) newAttempt(mode launch.Mode, prefix string) *attempt {
 		logPath:   func(rank int) string { return s.run.Path(rundir.LogsDir, fmt.Sprintf("%srank-%d.log", prefix, rank)) },
 		launchLog: s.run.Path(rundir.LogsDir, prefix+"launcher.log"),
 		deps:      s.deps, run: s.run, python: s.python, entry: s.entry, hear: s.keep,
+		cut: func(err error) { s.unkept.say(s.screen, err) },
 	}
 }
 

@@ -31,5 +31,5 @@ func (u *unkept) say(screen *screen, err error) {
 		u.said = map[string]bool{}
 	}
 	u.said[cause] = true
-	screen.say("note: a file in the run's folder cannot be written: %v; the training goes on, and what status, runs and the report say may be old", err)
+	screen.say("note: a file in the run's folder cannot be written: %v; the training goes on, logs and events lack what is not written, and what status, runs and the report say may be old", err)
 }

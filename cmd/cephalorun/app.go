@@ -77,8 +77,7 @@ func newApp() (*app, func()) {
 // deps are the dependencies of a run.
 func (a *app) deps(o *options, force <-chan struct{}) (orchestrator.Deps, error) {
 	stdout, stderr := a.screens.Writer(a.stdout), a.screens.Writer(a.stderr)
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	guard, err := a.guard(log)
+	guard, err := a.guard(newNotes(stderr))
 	if err != nil {
 		return orchestrator.Deps{}, err
 	}

@@ -40,6 +40,10 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(mainRole) != "" {
 		_ = os.Unsetenv(mainRole)
+		if state := os.Getenv(smallDisk); state != "" {
+			_ = os.Unsetenv(smallDisk)
+			os.Exit(fakeSmallDisk(state, os.Args[1:]))
+		}
 		os.Exit(fakeMain(os.Args[1:]))
 	}
 	switch os.Getenv(fakeRole) {
@@ -218,6 +222,8 @@ func fakeWork(argv []string) int {
 //	per-sample MS MS ...  what the ranks compute for a sample from here on
 //	chatter N RATE        print N numbered lines, so many in a second; 0: as fast as it goes
 //	end PHASE [HOW]       end here with 0, and with that phase and message in the exit
+//	full-log RANK         the log of that rank's training is on a disk that is full
+//	fill                  fill the disk of the run's folder
 //	deaf                  ignore SIGTERM from here on
 //	train-on              train, saving at every step, until told to stop
 //	wait                  wait until told to stop, or killed
@@ -414,6 +420,13 @@ func (w *fakeWorker) script(lines, args []string) int {
 			perSecond, _ := strconv.Atoi(rate)
 			w.meet()
 			w.chatter(n, perSecond)
+		case "full-log":
+			_ = os.Symlink("/dev/full", filepath.Join(os.Getenv("CEPHALO_RUN_DIR"), "logs", "rank-"+rest+".log"))
+		case "fill":
+			if w.rank == 0 {
+				w.fill()
+			}
+			w.meet()
 		case "end":
 			w.end = rest
 			return endCode
@@ -484,6 +497,20 @@ func (w *fakeWorker) devices(change func(string) string) {
 		_ = rundir.WriteFile("devices.yaml", []byte(change(string(text))))
 	}
 	w.meet()
+}
+
+// fill fills the disk of the run's folder to its last byte.
+func (w *fakeWorker) fill() {
+	f, err := os.Create(filepath.Join(os.Getenv("CEPHALO_RUN_DIR"), "filler"))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for size := 64 << 10; size > 0; size /= 2 {
+		for err = nil; err == nil; _, err = f.Write(make([]byte, size)) {
+			continue
+		}
+	}
 }
 
 // trainOn trains until it is told to stop; true if it was.

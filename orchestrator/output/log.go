@@ -2,8 +2,10 @@ package output
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"syscall"
 )
 
 // DefaultLimit is the size of a log file before it is set aside, and generations is
@@ -23,7 +25,10 @@ type Log struct {
 	file    *os.File
 	size    int64
 	rotated int
-	dropped int64 // lines that the disk did not take
+	dropped int64 // lines that the disk did not take, since it last took one
+	lost    int64 // those of all the time
+	why     error // of the first of them
+	cut     func(error)
 	tail    tail
 }
 
@@ -59,33 +64,57 @@ func (l *Log) write(text []byte) {
 	if l.size > 0 && l.size+int64(len(text)) > l.limit {
 		l.rotate()
 	}
-	if l.file == nil && l.reopen() != nil {
-		l.drop(text)
-		return
-	}
-	if l.dropped > 0 {
-		note := fmt.Sprintf("\n[%d lines are missing here: the disk was full]\n", l.dropped)
-		if n, err := l.file.WriteString(note); err != nil {
-			l.size += int64(n)
-			l.drop(text)
+	if l.file == nil {
+		if err := l.reopen(); err != nil {
+			l.drop(text, err)
 			return
 		}
-		l.size += int64(len(note))
-		l.dropped = 0
+	}
+	if l.dropped > 0 {
+		if err := l.note(); err != nil {
+			l.drop(text, err)
+			return
+		}
 	}
 	n, err := l.file.Write(text)
 	l.size += int64(n)
 	if err != nil {
-		l.drop(text[n:])
+		l.drop(text[n:], err)
 	}
 }
 
-// drop counts lines that were not written, one that was written in part included.
-func (l *Log) drop(text []byte) {
-	l.dropped += int64(bytes.Count(text, []byte("\n")))
-	if len(text) > 0 && text[len(text)-1] != '\n' {
-		l.dropped++
+// note says in the log itself what it lacks.
+func (l *Log) note() error {
+	n, err := fmt.Fprintf(l.file, "\n[lines missing here: %d; %v]\n", l.dropped, reason(l.why))
+	l.size += int64(n)
+	if err == nil {
+		l.dropped = 0
 	}
+	return err
+}
+
+// drop counts lines that were not written, one that was written in part included.
+func (l *Log) drop(text []byte, why error) {
+	lines := int64(bytes.Count(text, []byte("\n")))
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		lines++
+	}
+	if l.lost == 0 {
+		l.why = why
+		if l.cut != nil {
+			l.cut(why)
+		}
+	}
+	l.dropped, l.lost = l.dropped+lines, l.lost+lines
+}
+
+// reason is an error without the path, which whoever reads the log knows.
+func reason(err error) error {
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return number
+	}
+	return err
 }
 
 // rotate sets the file aside.
@@ -106,6 +135,9 @@ func (l *Log) rotate() {
 
 func (l *Log) close() {
 	if l.file != nil {
+		if l.dropped > 0 {
+			_ = l.note() // there may be room by now
+		}
 		_ = l.file.Close()
 	}
 }

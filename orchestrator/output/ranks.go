@@ -20,6 +20,8 @@ type Options struct {
 	Stdout, Stderr io.Writer
 	// Limit is the size of a log file in bytes before it is set aside.
 	Limit int64
+	// Cut, if it is not nil, hears why a log is not written, once for each log.
+	Cut func(error)
 }
 
 // Ranks is the output of all ranks of an attempt.
@@ -71,6 +73,7 @@ func Open(o Options) (*Ranks, error) {
 			r.abandon()
 			return nil, err
 		}
+		log.cut = o.Cut
 		r.logs = append(r.logs, log)
 		for _, name := range streams {
 			if err := r.openPipe(filepath.Join(o.Dir, fmt.Sprintf("rank-%d.%s", rank, name))); err != nil {
@@ -230,4 +233,17 @@ func (r *Ranks) Tail(rank int) []string {
 		return nil
 	}
 	return r.logs[rank].tail.lines()
+}
+
+// Missing is how many lines the logs lack, and why; call it after Close.
+func (r *Ranks) Missing() (lines int64, why error) {
+	if r.hangs {
+		return 0, nil
+	}
+	for _, log := range r.logs {
+		if log.lost > 0 {
+			lines, why = lines+log.lost, log.why
+		}
+	}
+	return lines, why
 }

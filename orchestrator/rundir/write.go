@@ -2,7 +2,9 @@ package rundir
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -26,6 +28,10 @@ func WriteFile(path string, data []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
+		var told *fs.PathError
+		if errors.As(err, &told) {
+			err = told.Err // without the name aside, which says nothing
+		}
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
@@ -33,9 +39,26 @@ func WriteFile(path string, data []byte) error {
 
 // WriteJSON is WriteFile for a value, indented for people.
 func WriteJSON(path string, value any) error {
+	data, err := marshal(path, value)
+	if err != nil {
+		return err
+	}
+	return WriteFile(path, data)
+}
+
+// WriteJSONAtLast is WriteAtLast for a value.
+func (r *Run) WriteJSONAtLast(name string, value any) error {
+	data, err := marshal(r.Path(name), value)
+	if err != nil {
+		return err
+	}
+	return r.WriteAtLast(name, data)
+}
+
+func marshal(path string, value any) ([]byte, error) {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
-	return WriteFile(path, append(data, '\n'))
+	return append(data, '\n'), nil
 }

@@ -56,7 +56,7 @@ func (s *Supervisor) sweepOrphans() []Process {
 		}
 	}, orphanSweepLimit)
 	if err != nil {
-		s.options.Logger.Error("sweep after a lost guard", "error", err)
+		s.options.Logger.Error("not all that a guard process left when it was killed could be ended", "error", err)
 	}
 	return left
 }

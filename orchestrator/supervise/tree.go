@@ -236,7 +236,7 @@ func (t *Tree) pump(pipe *os.File, to LineFunc) {
 		to = func([]byte) {}
 	}
 	if err := Pump(pipe, to); err != nil && !os.IsTimeout(err) && !errors.Is(err, os.ErrClosed) {
-		t.owner.options.Logger.Error("read output", "error", err)
+		t.owner.options.Logger.Error("not all that torchrun printed could be read", "error", err)
 	}
 }
 
