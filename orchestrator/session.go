@@ -99,7 +99,13 @@ func open(ctx context.Context, spec Spec, deps Deps) (*session, error) {
 	if s.store, err = rundir.Open(spec.StateDir); err != nil {
 		return nil, err
 	}
-	return s, s.makeFolder()
+	if err := s.makeFolder(); err != nil {
+		if s.run != nil {
+			s.run.Unlock()
+		}
+		return nil, err
+	}
+	return s, nil
 }
 
 // prepare checks what was asked for, and finds the Python and the devices.
@@ -208,7 +214,6 @@ func (s *session) close() {
 	if s.journal != nil {
 		_ = s.journal.Close()
 	}
-	s.run.Release()
 	s.run.Unlock()
 }
 

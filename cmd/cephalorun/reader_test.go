@@ -31,7 +31,11 @@ func TestAReaderThatGoesAwayEndsWhatOnlyPrints(t *testing.T) {
 	b := newBench(t)
 	script := b.file("train.py", goodScript)
 	b.mustRun(exitDone, nil, "--devices", b.devices(), script)
-	checkpoint := b.folder("checkpoint", ".metadata")
+	run, err := filepath.EvalSymlinks(filepath.Join(b.dir, "state", "runs", "latest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, checkpoint := filepath.Base(run), b.folder("checkpoint", ".metadata")
 	b.app.stdout = b.unread()
 	for name, args := range map[string][]string{
 		"nothing":          {},
@@ -43,8 +47,8 @@ func TestAReaderThatGoesAwayEndsWhatOnlyPrints(t *testing.T) {
 		"runs":             {"runs"},
 		"runs as JSON":     {"runs", "--json"},
 		"status":           {"status"},
-		"logs":             {"logs"},
-		"logs -f":          {"logs", "-f"},
+		"logs":             {"logs", id},
+		"logs -f":          {"logs", "-f", id},
 		"checkpoint":       {"checkpoint"},
 		"checkpoint ls":    {"checkpoint", "ls", checkpoint},
 		"verify":           {"checkpoint", "verify", checkpoint},

@@ -25,8 +25,8 @@ func (r *Run) Reserve() error {
 	return nil
 }
 
-// Release gives the reserved room back.
-func (r *Run) Release() { _ = os.Remove(r.Path(reserveFile)) }
+// release gives the reserved room back.
+func (r *Run) release() { _ = os.Remove(r.Path(reserveFile)) }
 
 // WriteAtLast is WriteFile for the end of a run. What cannot be written takes the reserved room:
 // its blocks first, which nobody else can get, and where the disk writes no block twice, what is
@@ -39,7 +39,7 @@ func (r *Run) WriteAtLast(name string, data []byte) error {
 	if r.intoReserve(name, data) == nil {
 		return nil
 	}
-	r.Release()
+	r.release()
 	if WriteFile(r.Path(name), data) == nil {
 		return nil
 	}

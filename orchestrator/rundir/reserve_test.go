@@ -17,7 +17,6 @@ func TestTheEndOfARunTakesTheReservedRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Unlock()
 	name := strings.Repeat("n", 250) // no name for a file aside is left
 	if err := r.WriteAtLast(name, []byte("lost")); err == nil {
 		t.Fatal("it can be written without the reserved room: this test says nothing")
@@ -43,7 +42,7 @@ func TestTheEndOfARunTakesTheReservedRoom(t *testing.T) {
 	if _, err := os.Stat(r.Path(reserveFile)); err != nil {
 		t.Errorf("the room was taken where it was not needed: %v", err)
 	}
-	r.Release()
+	r.Unlock()
 	if left, _ := filepath.Glob(r.Path(".reserve*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}

@@ -123,9 +123,10 @@ func (r *Run) Lock() error {
 	return nil
 }
 
-// Unlock gives the run up.
+// Unlock gives the run up, and the room that was reserved for its end.
 func (r *Run) Unlock() {
 	if r.lock != nil {
+		r.release()
 		_ = r.lock.Close()
 		r.lock = nil
 	}
