@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -198,6 +199,7 @@ def run(machine: Machine, names: list[str]) -> dict[str, list[dict[str, Any]]]:
         except Interrupted:
             machine.interrupted = True
             break
+        rows = [row for row in rows if re.search(machine.args.rows, row.name)]
         if machine.args.cpu:
             rows = [replace(row, steps=min(row.steps, 2), warm_up=1) for row in rows]
         if suite.alone:
@@ -234,9 +236,14 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--cpu", action="store_true", help="two small ranks on the processor")
     parser.add_argument("--suites", help=f"some of {','.join(SUITES)} (default: all)")
+    parser.add_argument("--rows", default="", help="only rows whose names match (a pattern)")
     parser.add_argument("--limit", type=float, default=500, help="seconds of one set of workers")
     parser.add_argument("--cephalorun", type=Path, default=ROOT / "bin" / "cephalorun")
-    parser.add_argument("--traces", type=Path, help="keep a profiler trace of each row here")
+    parser.add_argument(
+        "--traces",
+        type=Path,
+        help="keep profiler traces here, and say what took time and memory",
+    )
     parser.add_argument("--json", type=Path, help="also keep the results in this file")
     parser.add_argument("--show", type=Path, help="print the tables of a kept file, and end")
     args = parser.parse_args()

@@ -102,13 +102,18 @@ def predictions(results: list[Result]) -> str:
 
 
 def traces(results: list[Result]) -> str:
-    """How long the devices had work in a step under the profiler, and what rank 0 spent most on."""
-    lines = [["", "devices busy", "most time of its own on rank 0"], ["---"] * 3]
+    """How long the devices had work in a step under the profiler, what rank 0 spent most on, and
+    what held its memory at the peak."""
+    lines = [["", "devices busy", "most time of its own on rank 0", "most memory at its peak"]]
+    lines.append(["---"] * len(lines[0]))
     for r in results:
         if "trace" in r:
             busy = "/".join(f"{ms:.0f}" for ms in r["busy_ms"]) + " ms"
             most = ", ".join(f"{name} {ms:.1f} ms" for name, ms in r["trace"]["most"].items())
-            lines.append([r["row"]["name"], busy, most])
+            held = ", ".join(
+                f"{line} {size / 2**20:.0f} MiB" for line, size in r.get("held", {}).items()
+            )
+            lines.append([r["row"]["name"], busy, most, held])
     return markdown(lines)
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[2] / "pyshim")]
 
+import held  # noqa: E402
 import traces  # noqa: E402
 from rows import Row  # noqa: E402
 
@@ -137,6 +138,8 @@ class Bench:
             path = self.trace_folder / traces.name_of(f"{row.table} {row.name}", self.rank)
             result["trace"] = traces.traced(torch, lambda: trained.step(pieces), path)
             result["busy_ms"] = self.everyone(result["trace"]["busy_ms"])
+            if self.device.type == "cuda":
+                result["held"] = held.held_at_peak(torch, lambda: trained.step(pieces))
         return result
 
     def free(self) -> None:
