@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -176,16 +176,10 @@ def queue_callback(callback: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
-def set_parameters(places: Iterable[tuple[nn.Module, str]], parameter: nn.Parameter) -> None:
-    """Put a parameter under these names of modules. Writes the modules' own tables, as FSDP2 does,
-    because ``setattr`` runs checks and user code on every swap of a hot path."""
-    for module, name in places:
-        module._parameters[name] = parameter
-
-
-def parameter_of(module: nn.Module, name: str) -> nn.Parameter | None:
-    """Return a parameter from the module's own table, or None."""
-    return module._parameters.get(name)
+def parameters_of(module: nn.Module) -> dict[str, nn.Parameter | None]:
+    """Return the module's own table of parameters, to write it as FSDP2 does: ``setattr`` runs
+    checks and user code on every swap of a hot path."""
+    return module._parameters
 
 
 #: Where checkpoint wrappers find ``torch.utils.checkpoint.checkpoint``: a global of their module.

@@ -20,7 +20,7 @@ from . import compat
 from .batch import Signature, flatten_call, local_batch, microbatch_bounds, unflatten_call
 from .classes import group
 from .compilers import uncompiled
-from .flat import FlatBuffer
+from .gathered import FlatBuffer
 from .layered import LayeredCall
 from .place import SCRIPT
 from .probing import SAMPLES as PROBED_SAMPLES

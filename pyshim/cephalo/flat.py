@@ -1,8 +1,7 @@
-"""A unit's parameters in one flat buffer: the local shard, the gathered copy, the gradients."""
+"""A unit's parameters in one flat buffer, as the script sees them."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,8 +10,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from . import compat
-from .comm import Comm, Handle, ReduceHandle
-from .gradients import FlatGradients
+from .comm import Comm
 from .layout import Layout, build_layout
 from .ragged import RaggedDTensor
 from .ragged_layout import RowLayout
@@ -28,18 +26,19 @@ class ParamRef:
     param: nn.Parameter
     """What the script sees between steps: a RaggedDTensor once the parameter is sharded."""
     compute: nn.Parameter | None = None
-    """What the module computes with: a plain parameter that views the gathered buffer."""
+    """What the module computes with: a plain parameter that views the gathered values."""
     seen: bool = False
     """True if a gradient that counts was reduced since the script last got gradients."""
 
     def show(self, param: nn.Parameter) -> None:
         """Put ``param`` into every place of the model where this parameter hangs."""
-        compat.set_parameters(self.places, param)
+        for module, name in self.places:
+            compat.parameters_of(module)[name] = param
 
     def shown(self) -> nn.Parameter | None:
         """The parameter that hangs in the model now."""
-        module, attribute = self.places[0]
-        return compat.parameter_of(module, attribute)
+        module, name = self.places[0]
+        return compat.parameters_of(module).get(name)
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -55,12 +54,12 @@ def on_meta(names: Sequence[str]) -> RuntimeError:
     )
 
 
-class FlatBuffer:
+class FlatShard:
     """Parameters of one unit with one dtype, all trainable or all frozen when they were sharded.
 
     ``shard`` is this rank's range in the parameters' own dtype; each parameter that the script sees
-    is a RaggedDTensor whose local rows view it. ``full`` is the gathered buffer in the compute
-    dtype; its storage exists only between ``start_gather`` and ``free``.
+    is a RaggedDTensor whose local rows view it. Subclasses say what the modules compute with, and
+    where its gradients go.
     """
 
     def __init__(
@@ -80,10 +79,6 @@ class FlatBuffer:
         self.compute_dtype = compute_dtype or self.dtype
         self.reduce_dtype = reduce_dtype or self.compute_dtype
         self.sum_dtype = accumulation_dtype(self.dtype)
-        self._handle: Handle | None = None
-        self._gradients = FlatGradients(
-            self.layout, [r.name for r in refs], self.sum_dtype, comm.device
-        )
         self._pieces = [
             (self.layout.rows_of(span), self.layout.local_slice(span, comm.rank))
             for span in self.layout.spans
@@ -92,6 +87,30 @@ class FlatBuffer:
         """This rank's elements of each parameter."""
         self._shard_parameters()
         self._make_compute_parameters()
+        self._list()
+
+    def _make_compute_parameters(self) -> None:
+        """Give every ref its ``compute`` parameter, and forget gradients of those before."""
+        raise NotImplementedError
+
+    def _list(self) -> None:
+        """Note what hangs where, so that a step need not ask every ParamRef."""
+        places = [(ref, *place) for ref in self.refs for place in ref.places]
+        self._places = [
+            (compat.parameters_of(module), name, ref.param, ref.compute)
+            for ref, module, name in places
+        ]
+        """Of every place in the model its table, its name there, and both parameters."""
+        self._known = []
+        """Of every parameter its first place, both parameters, the local rows and their address;
+        empty if there are no values yet."""
+        if not self.shard.is_meta:
+            for ref in self.refs:
+                module, name = ref.places[0]
+                rows = compat.local_of(ref.param)
+                table = compat.parameters_of(module)
+                known = (table, name, ref.param, ref.compute, rows, rows.data_ptr())
+                self._known.append(known)
 
     # -- what the script sees -------------------------------------------------------------------
 
@@ -125,10 +144,23 @@ class FlatBuffer:
             shown = ref.shown()
             if shown is not ref.param and shown is not ref.compute and shown is not None:
                 self._adopt(ref, span, rows, shown)
+        self._list()
 
     def refresh(self) -> None:
         """Make the shard hold the parameters' values again where the script gave them storages of
-        their own: ``to_empty``, ``.to``, ``.data = …``. Raises RuntimeError if there are none."""
+        their own: ``to_empty``, ``.to``, ``.data = …``; learn which want gradients. Raises
+        RuntimeError if there are no values."""
+        if not self._known or any(
+            table.get(name) is not param or param.piece is not rows or rows.data_ptr() != address
+            for table, name, param, _, rows, address in self._known
+        ):
+            self._look_closely()
+        for _, _, param, compute in self._places:
+            wanted = param.requires_grad
+            if compute.requires_grad is not wanted:
+                compute.requires_grad_(wanted)
+
+    def _look_closely(self) -> None:
         self.adopt()
         base, width, dtype = self.shard.data_ptr(), self.shard.element_size(), self.dtype
         stale = self.shard.is_meta
@@ -166,122 +198,43 @@ class FlatBuffer:
         if self.compute_dtype == self.dtype:
             self.compute_dtype = locals_[0].dtype
         self.dtype = locals_[0].dtype
-        self.sum_dtype = self._gradients.dtype = accumulation_dtype(self.dtype)
+        self.sum_dtype = accumulation_dtype(self.dtype)
         flat = torch.empty(self.shard.numel(), dtype=self.dtype, device=self.comm.device)
         for ref, local, (_, (start, end)) in zip(self.refs, locals_, self._pieces):
             flat[start:end].copy_(local.reshape(-1))
             compat.set_local(ref.param, flat[start:end].view(local.shape))
         self.shard = flat
         self._make_compute_parameters()
+        self._list()
 
-    # -- gathered parameters --------------------------------------------------------------------
+    # -- in turn in the model -------------------------------------------------------------------
 
-    def _make_compute_parameters(self) -> None:
-        self.full = torch.empty(
-            self.layout.numel, dtype=self.compute_dtype, device=self.comm.device
-        )
-        start, end = self.layout.range_of(self.comm.rank)
-        self._own_full = self.full[start:end]
-        for index, (ref, span) in enumerate(zip(self.refs, self.layout.spans)):
-            compute = nn.Parameter(
-                torch.empty(0, dtype=self.compute_dtype, device=self.comm.device)
-            )
-            # Assigned through .data so that the view has a version counter of its own: the next
-            # gather may then write into the buffer while a graph holds the parameter.
-            compute.data = self.full[span.offset : span.end].view(span.shape)
-            # The hook holds the gradients alone: Python's collector does not see through it.
-            take = functools.partial(self._gradients.take, index)
-            compute.register_post_accumulate_grad_hook(take)
-            ref.compute = compute
-        self.full.untyped_storage().resize_(0)
-
-    def start_gather(self) -> None:
-        """Issue the gather of the buffer; the current values of the shard are sent."""
-        self.full.untyped_storage().resize_(self.full.nbytes)
-        shard = self.shard
-        if shard.dtype != self.full.dtype:  # cast into place
-            shard = self._own_full.copy_(shard)
-        self._handle = self.comm.gather(self.full, shard, self.layout.sizes)
-
-    @property
-    def gathering(self) -> bool:
-        """True if a gather is under way that ``wait`` would wait for."""
-        return self._handle is not None and not self._handle.ended
-
-    def wait(self) -> None:
-        """Wait for the gather."""
-        self._handle.wait()
-
-    def show_gathered(self) -> None:
+    def show_compute(self) -> None:
         """Put the plain parameters into the modules."""
-        self._handle = None
-        for ref in self.refs:
-            wanted = ref.param.requires_grad
-            if ref.compute.requires_grad is not wanted:
-                ref.compute.requires_grad_(wanted)
-            compat.set_parameters(ref.places, ref.compute)
+        for table, name, _, compute in self._places:
+            table[name] = compute
 
-    def free(self) -> None:
-        """Give the gathered buffer back and put the sharded parameters into the modules."""
-        for ref in self.refs:
-            compat.set_parameters(ref.places, ref.param)
-        self.full.untyped_storage().resize_(0)
-
-    # -- gradients ------------------------------------------------------------------------------
+    def show_sharded(self) -> None:
+        """Put the parameters that the script knows into the modules."""
+        for table, name, param, _ in self._places:
+            table[name] = param
 
     @property
     def trainable(self) -> bool:
         """True if any parameter wants a gradient; the same on every rank."""
         return any(r.param.requires_grad for r in self.refs)
 
-    @property
-    def has_gradients(self) -> bool:
-        """True if this rank has gradients that were not reduced yet."""
-        return bool(self._gradients)
-
-    @property
-    def gradient_bytes(self) -> int:
-        """What the gradients take that were not reduced yet."""
-        return self._gradients.nbytes
-
-    def add_up_gradients(self) -> None:
-        """Add up the gradients of a microbatch whose backward is over."""
-        self._gradients.add_up()
-
-    def start_reduce(self, factor: float) -> ReduceHandle:
-        """Sum the gradients times ``factor`` over the ranks; parameters without one count as zeros.
-        Returns the handle; its result is this rank's range in the accumulation dtype."""
-        if factor != 0.0:
-            for index, ref in enumerate(self.refs):
-                ref.seen |= self._gradients.has(index)
-        grads = self._gradients.total(factor)
-        wire = self.reduce_dtype if self.reduce_dtype.itemsize < grads.itemsize else self.sum_dtype
-        return self.comm.reduce(grads.to(wire), self.layout.sizes, self.sum_dtype)
-
-    def seen(self, factor: float) -> list[bool]:
-        """Which parameters had a gradient that counts on this rank since the last ``hand_out``,
-        those included that will be reduced with ``factor``."""
-        return [
-            ref.seen or (factor != 0.0 and self._gradients.has(index))
-            for index, ref in enumerate(self.refs)
-        ]
-
-    def hand_out(self, reduced: torch.Tensor | None, used: Sequence[bool]) -> None:
-        """Give a reduced range (1-D, this rank's elements) to the parameters' ``grad``; parameters
-        that no rank used keep theirs, None included."""
-        if reduced is not None:
-            pieces = reduced.to(self.dtype).split(self._own_sizes)
-            for ref, piece, used_somewhere in zip(self.refs, pieces, used):
-                param = ref.param
-                if not used_somewhere or not param.requires_grad:
-                    continue
-                rows = compat.local_of(param)
-                param.add_gradient(piece if rows.dim() == 1 else piece.view_as(rows))
-        for ref in self.refs:
-            ref.seen = False
-
-    def drop_gradients(self) -> None:
-        """Forget the gradients that were not reduced yet."""
-        self._gradients.drop()
-        for ref in self.refs:
-            ref.seen = False
+    def _give(self, refs: Sequence[ParamRef], rows: Sequence[torch.Tensor]) -> None:
+        """Add these local rows to the parameters' ``grad``."""
+        known, more = [], []
+        for ref, piece in zip(refs, rows):
+            if not ref.param.requires_grad:
+                continue
+            before = ref.param.grad_rows
+            if before is None:
+                ref.param.grad_rows = piece
+            else:
+                known.append(before)
+                more.append(piece)
+        if known:
+            compat.foreach_add_(known, more)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .capture import UnitClass
 from .engine import REDUCTIONS_IN_FLIGHT, Engine
-from .flat import FlatBuffer
+from .gathered import FlatBuffer
 from .unit import Unit
 
 

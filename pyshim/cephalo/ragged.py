@@ -73,14 +73,52 @@ class RaggedDTensor(DTensor):
             raise ValueError(f"{tuple(local.shape)} is not {tuple(self.piece.shape)}")
         return wrap_like(self, local.detach())
 
-    def add_gradient(self, rows: torch.Tensor) -> None:
-        """Add ``rows`` (this rank's, shape and dtype of the local tensor) to ``grad``; if it is
-        None, it becomes a view of them."""
-        grad = wrap_like(self, rows)
-        if _get_grad(self) is None:
-            _set_grad(self, grad)
-        else:
-            self.grad.add_(grad)
+    # -- gradients ------------------------------------------------------------------------------
+
+    _unshown: torch.Tensor | None = None
+    """Rows of the gradient that nobody has asked for as ``grad`` yet. Most steps clip, update and
+    forget gradients without looking at one, and a DTensor for each would cost more than that."""
+
+    @property
+    def grad_rows(self) -> torch.Tensor | None:
+        """This rank's rows of ``grad``, a plain tensor, or None. Set (shape and dtype of the local
+        tensor), ``grad`` becomes a view of them."""
+        return self._unshown if _get_grad(self) is None else self.grad.piece
+
+    @grad_rows.setter
+    def grad_rows(self, rows: torch.Tensor | None) -> None:
+        self._unshown = rows
+        if _get_grad(self) is not None:
+            _set_grad(self, None)
+
+    @property
+    def grad(self) -> torch.Tensor | None:
+        """The gradient: ragged like the tensor, or None."""
+        rows, found = self._unshown, _get_grad(self)
+        if rows is None and (found is None or type(found) is RaggedDTensor):
+            return found
+        if found is not None and type(found) is not RaggedDTensor:
+            found = _as_gradient(self, found)
+        if rows is not None:
+            self._unshown, shown = None, wrap_like(self, rows)
+            # Autograd may have come to the parameter itself since.
+            found = shown if found is None else shown.add_(found.detach())
+        _set_grad(self, found)
+        return found
+
+    @grad.setter
+    def grad(self, value: torch.Tensor | None) -> None:
+        if value is not None:
+            if type(value) is not RaggedDTensor:
+                value = _as_gradient(self, value)
+            elif value._ragged is not self._ragged and not value._ragged.same(self._ragged):
+                raise ValueError(f"gradient has rows {value.rows}, the tensor has rows {self.rows}")
+        self._unshown = None
+        _set_grad(self, value)
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad_rows = None
 
     # -- layout ---------------------------------------------------------------------------------
 
@@ -200,29 +238,6 @@ class RaggedDTensor(DTensor):
                 return
             self.detach().copy_(value)
 
-    @property
-    def grad(self) -> torch.Tensor | None:
-        """The gradient: ragged like the tensor, or None."""
-        found = _get_grad(self)
-        if found is None or type(found) is RaggedDTensor:
-            return found
-        found = _as_gradient(self, found)
-        _set_grad(self, found)
-        return found
-
-    @grad.setter
-    def grad(self, value: torch.Tensor | None) -> None:
-        if value is not None:
-            if type(value) is not RaggedDTensor:
-                value = _as_gradient(self, value)
-            elif value._ragged is not self._ragged and not value._ragged.same(self._ragged):
-                raise ValueError(f"gradient has rows {value.rows}, the tensor has rows {self.rows}")
-        _set_grad(self, value)
-
-    @grad.deleter
-    def grad(self) -> None:
-        _set_grad(self, None)
-
     def __deepcopy__(self, memo: dict) -> RaggedDTensor:
         if not self.is_leaf:
             raise RuntimeError("only leaves of the graph can be deep-copied")
@@ -231,7 +246,7 @@ class RaggedDTensor(DTensor):
         out = wrap_like(self.detach(), self.piece.clone())
         memo[id(self)] = out
         for key, value in self.__dict__.items():
-            if key != "_ragged":
+            if key not in ("_ragged", "_unshown"):
                 setattr(out, key, copy.deepcopy(value, memo))
         out.requires_grad_(self.requires_grad)
         if self.grad is not None:

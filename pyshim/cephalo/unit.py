@@ -14,7 +14,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from . import compat
 from .clock import Clock
 from .comm import Comm, ReduceHandle
-from .flat import FlatBuffer, ParamRef
+from .flat import ParamRef
+from .gathered import FlatBuffer
 from .precision import cast_call, cast_tree
 from .scalars import ScalarBuffer
 from .weighting import StepWeight
