@@ -164,10 +164,11 @@ def tensors_of(tree: Any) -> list[torch.Tensor]:
     return found
 
 
-#: Copying and adding lists of tensors, of two dtypes too, in as few kernels as the device can: what
+#: Copying, adding and scaling lists of tensors, of two dtypes too, in few kernels: what
 #: optimizers and FSDP2 use. No public name.
 foreach_copy_ = torch._foreach_copy_
 foreach_add_ = torch._foreach_add_
+foreach_mul_ = torch._foreach_mul_
 
 
 def queue_callback(callback: Callable[[], None]) -> None:

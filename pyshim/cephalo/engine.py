@@ -9,7 +9,7 @@ batch, free, and again for its backward.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -138,19 +138,25 @@ class Engine:
         self.in_forward, self._running["forward"] = True, []
         self._calls_left = {}
         try:
-            self.root.start_gather()
-            self._prefetch("forward")
+            self._begin_forward()
             output = self._unit_forward(self.root, run, args, kwargs, cut)
         finally:
             self.in_forward = self.runtime.in_training_forward = False
             self._place.enter(SCRIPT)
-        self._order["forward"] = self._running["forward"]
         if weight is None or not self._watch(output, weight):
             self.free()
+        self._end_forward()
+        return output
+
+    def _begin_forward(self) -> None:
+        self.root.start_gather()
+        self._prefetch("forward")
+
+    def _end_forward(self) -> None:
+        self._order["forward"] = self._running["forward"]
         for unit in self.units:
             if unit.state is State.GATHERING:  # prefetched, but did not run this time
                 unit.free()
-        return output
 
     def _to_device(self, leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor) and leaf.device != self.runtime.device:
@@ -306,6 +312,9 @@ class Engine:
         self.runtime.busy.add(self)
         self.in_backward, self._running["backward"] = True, []
         compat.queue_callback(self._end_backward)
+        self._prepare_backward()
+
+    def _prepare_backward(self) -> None:
         if len(self.units) > 1:
             self.root.gather()
         self._prefetch("backward")
@@ -332,21 +341,33 @@ class Engine:
 
     @torch.no_grad()
     def _end_backward(self) -> None:
-        """Reduce what is left on any rank, and hand out gradients if the script wants them.
+        """Hand out gradients if the script wants them.
 
-        The ranks add up one small vector first: who has gradients left, which parameters had any,
-        the gradients of scalars, and whether anyone was asked to stop.
+        The ranks add up one small vector first: whether anyone was asked to stop, and what
+        ``_hand_out`` has to know.
         """
         self.free()
         synced = self.sync_wanted()
         notes = [float(self.runtime.stop_asked()), float(self.runtime.save_asked())]
-        notes += [float(u.has_gradients) for u in self.units]
+        totals = iter(self.runtime.sum_over_ranks(notes + self._notes(synced)))
+        self.runtime.stop_agreed |= next(totals) > 0
+        self.runtime.save_agreed |= next(totals) > 0
+        self._hand_out(totals, synced)
+        self.in_backward = False
+        self.runtime.busy.discard(self)
+        self._place.enter(SCRIPT)
+        self.runtime.after_backward(self._weight.samples)
+
+    def _notes(self, synced: bool) -> list[float]:
+        """Who has gradients left, which parameters had any, and the gradients of scalars."""
+        notes = [float(u.has_gradients) for u in self.units]
         if synced:
             for unit in self.units:
                 notes += unit.take_notes(self._weight)
-        totals = iter(self.runtime.sum_over_ranks(notes))
-        self.runtime.stop_agreed |= next(totals) > 0
-        self.runtime.save_agreed |= next(totals) > 0
+        return notes
+
+    def _hand_out(self, totals: Iterator[float], synced: bool) -> None:
+        """Reduce what is left on any rank. ``totals`` are the sums of the ranks' notes."""
         left = [unit for unit in self.units if next(totals) > 0]
         for unit in left:
             if unit.absorber not in left:
@@ -357,10 +378,7 @@ class Engine:
             for unit in self.units:
                 unit.hand_out(totals, self._pending)
         self._order["backward"] = self._running["backward"]
-        self._reducing, self._calls_left, self.in_backward = [], {}, False
-        self.runtime.busy.discard(self)
-        self._place.enter(SCRIPT)
-        self.runtime.after_backward(self._weight.samples)
+        self._reducing, self._calls_left = [], {}
 
     # -- which arguments carry the batch --------------------------------------------------------
 

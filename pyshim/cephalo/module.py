@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
+from .alone import engine_kind
 from .engine import Engine
 from .runtime import Runtime
 from .unit import Unit
@@ -215,7 +216,8 @@ for _name in vars(FSDPModule):  # whatever this or a later release has beside wh
 def _make_root(module: nn.Module, state: ModuleState) -> Engine:
     states = [s for s in map(state_of, module.modules()) if s is not None]
     units = list(dict.fromkeys(s.unit for s in states))
-    engine = Engine(state.runtime, state.unit, module, units, lambda: state.requires_sync)
+    kind = engine_kind(state.runtime)
+    engine = kind(state.runtime, state.unit, module, units, lambda: state.requires_sync)
     for inner in states:
         inner.engine = engine
     return engine

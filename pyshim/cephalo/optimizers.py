@@ -12,9 +12,12 @@ Adam; so it is given a part at a time, and a device may be filled with state.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import operator
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import optim
@@ -44,25 +47,59 @@ AT_A_TIME_BYTES = 256 << 20
 
 
 def install(cls: type) -> None:
-    """Replace ``step`` of these classes, for parameters of ``cls``. Before the first optimizer is
-    made: torch wraps hooks around ``step`` then. A second call does nothing."""
+    """Replace ``step`` of these classes, and every optimizer's ``zero_grad``, for parameters of
+    ``cls``. Before the first optimizer is made: torch wraps hooks around ``step`` then. A second
+    call does nothing."""
+    if getattr(Optimizer.zero_grad, "_cephalo", False):
+        return
+    Optimizer.zero_grad = _forgetting(cls, Optimizer.zero_grad)
     for kind in ELEMENTWISE:
         step = kind.__dict__.get("step")
-        if step is not None and not getattr(step, "_cephalo", False):
+        if step is not None:
             kind.step = _on_rows(cls, step)
+
+
+def _forgetting(cls: type, original: Callable) -> Callable:
+    @functools.wraps(original)
+    def zero_grad(self: Optimizer, set_to_none: bool = True) -> None:
+        if set_to_none and not torch.compiler.is_compiling():
+            forget_gradients(cls, (p for group in self.param_groups for p in group["params"]))
+        original(self, set_to_none)
+
+    zero_grad._cephalo = True
+    return zero_grad
+
+
+def forget_gradients(cls: type, params: Iterable[torch.Tensor]) -> None:
+    """Set the gradients of parameters of ``cls`` to None, unseen."""
+    for param in params:
+        if type(param) is cls:
+            param.grad_rows = None
+
+
+_held: weakref.WeakKeyDictionary[Optimizer, _Held] = weakref.WeakKeyDictionary()
 
 
 def _on_rows(cls: type, original: Callable) -> Callable:
     @functools.wraps(original)
     def step(self: Optimizer, closure: Callable | None = None) -> Any:
         # A closure runs the model, which needs the parameters as they are.
-        if closure is not None or torch.compiler.is_compiling() or not _holds(self, cls):
+        if closure is not None or torch.compiler.is_compiling():
             return original(self, closure)
-        with _rows_in_place(self):
+        held = _held.get(self)
+        if held is None or not held.fits(self):
+            _forget(self)
+            if not _holds(self, cls):
+                return original(self, closure)
+            held = _held[self] = _Held(cls, self)
+        with held.in_place(self):
             return original(self)
 
-    step._cephalo = True
     return step
+
+
+def _forget(optimizer: Optimizer) -> None:
+    _held.pop(optimizer, None)
 
 
 def _holds(optimizer: Optimizer, cls: type) -> bool:
@@ -74,35 +111,104 @@ def _holds(optimizer: Optimizer, cls: type) -> bool:
     )
 
 
-@contextmanager
-def _rows_in_place(optimizer: Optimizer) -> Iterator[None]:
-    """The optimizer holds the local tensors of its parameters, their gradients and state. What it
-    then changes in place is changed in the parameters; new state is given their layout."""
-    state, shown = optimizer.state, optimizer.param_groups
-    pieces: list[tuple[DTensor, torch.Tensor, dict[str, Any] | None]] = []
-    try:
-        groups = []
-        for group in shown:
-            own = []
-            for param in group["params"]:
-                piece = compat.rows_of_any(param)
-                if piece is not param:
-                    piece.grad = compat.rows_of_any(param.grad)
-                    known = state.get(param)
-                    pieces.append((param, piece, known))
-                    if known is not None:
-                        state[piece] = {name: compat.rows_of_any(x) for name, x in known.items()}
-                own.append(piece)
-            groups += [{**group, "params": part} for part in _parts(own)]
-        optimizer.param_groups = groups
-        yield
-    finally:
-        optimizer.param_groups = shown
-        for param, piece, known in pieces:
-            piece.grad = None
-            new = state.pop(piece, None)  # each look into the state costs a tensor's hash
-            if new is not None:
-                _give_back(param, new, state[param] if known is None else known)
+class _Held:
+    """The local tensors of an optimizer's parameters, and its state for them.
+
+    Kept from step to step, because making them anew takes the host longer than the step itself.
+    Before each step and after it they are compared with what the script sees, object by object.
+    """
+
+    def __init__(self, cls: type, optimizer: Optimizer):
+        self._groups = [list(group["params"]) for group in optimizer.param_groups]
+        params = [p for group in self._groups for p in group]
+        self._shared = [p for p in params if isinstance(p, DTensor)]
+        self._rows = [compat.local_of(p) for p in self._shared]
+        self._ragged = [type(p) is cls for p in self._shared]
+        self._whole = [p for p in params if not isinstance(p, DTensor)]
+        self._parts = [
+            (at, part)
+            for at, group in enumerate(self._groups)
+            for part in _parts([compat.rows_of_any(p) for p in group])
+        ]
+        self._state: dict[torch.Tensor, dict[str, Any]] = defaultdict(dict)
+        self._known = [_Known(None, [], [])] * len(self._shared)
+        # What it loads replaces state that would be kept here until the next step.
+        self._hook = optimizer.register_load_state_dict_post_hook(_forget)
+        weakref.finalize(self, self._hook.remove)
+
+    def fits(self, optimizer: Optimizer) -> bool:
+        """True if the optimizer still has these parameters, with these local tensors."""
+        groups = optimizer.param_groups
+        return (
+            len(groups) == len(self._groups)
+            and all(_same(g["params"], own) for g, own in zip(groups, self._groups))
+            and all(map(operator.is_, map(compat.local_of, self._shared), self._rows))
+        )
+
+    @contextmanager
+    def in_place(self, optimizer: Optimizer) -> Iterator[None]:
+        """The optimizer holds the local tensors of its parameters, their gradients and state. What
+        it then changes in place is changed in the parameters; new state is given their layout."""
+        state, shown = optimizer.state, optimizer.param_groups
+        try:
+            self._take(state)
+            optimizer.param_groups = [{**shown[at], "params": part} for at, part in self._parts]
+            optimizer.state = self._state
+            yield
+        except BaseException:
+            _forget(optimizer)
+            raise
+        finally:
+            optimizer.param_groups, optimizer.state = shown, state
+            self._give_back(state)
+
+    def _take(self, state: dict[torch.Tensor, dict[str, Any]]) -> None:
+        for param in self._whole:
+            if param in state:
+                self._state[param] = state[param]
+            else:
+                self._state.pop(param, None)
+        for at, (param, rows, ragged) in enumerate(zip(self._shared, self._rows, self._ragged)):
+            grad = param.grad_rows if ragged else compat.rows_of_any(param.grad)
+            if grad is not None:
+                rows.grad = grad
+            known, seen = self._known[at], state.get(param)
+            if seen is not known.seen or (seen and not _same(seen.values(), known.values)):
+                if seen is None:
+                    self._state.pop(rows, None)
+                    self._known[at] = _Known(None, [], [])
+                else:
+                    own = {name: compat.rows_of_any(x) for name, x in seen.items()}
+                    self._state[rows] = own
+                    self._known[at] = _Known(seen, list(seen.values()), list(own.values()))
+
+    def _give_back(self, state: dict[torch.Tensor, dict[str, Any]]) -> None:
+        for param in self._whole:
+            if param in self._state:
+                state[param] = self._state[param]
+        for at, (param, rows) in enumerate(zip(self._shared, self._rows)):
+            rows.grad = None
+            known, own = self._known[at], self._state.get(rows)
+            if own is not None and (known.seen is None or not _same(own.values(), known.own)):
+                seen = state[param] if known.seen is None else known.seen
+                _give_back(param, own, seen)
+                self._known[at] = _Known(seen, list(seen.values()), list(own.values()))
+
+
+class _Known(NamedTuple):
+    """The state of one parameter when it was last compared."""
+
+    seen: dict[str, Any] | None
+    """What the script sees."""
+    values: list[Any]
+    """What was in it."""
+    own: list[Any]
+    """What the optimizer sees."""
+
+
+def _same(one: Collection[Any], other: Collection[Any]) -> bool:
+    """True if both hold the same objects in the same order."""
+    return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
 def _parts(params: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:

@@ -60,6 +60,7 @@ class Profiler:
         self._runtime, self._run_dir, self._entry = runtime, run_dir, entry
         self._events, self._feed, self._stop = events, feed, stop
         self._budget_s = budget_s
+        runtime.alone = False  # what is measured serves every plan
         self._overhead_bytes = 0
         self._together = Together(runtime.control)
         self._stopwatch = Stopwatch(runtime.clock)

@@ -262,23 +262,30 @@ def list_norms(cls: type, tensors: list[Any], p: float, dtype: torch.dtype | Non
     Ragged tensors give their global norm; DTensors on ``Replicate`` and plain tensors, which are
     the same on every rank, their own. All ranks call it with lists of the same length.
     """
-    values: list[torch.Tensor] = []
-    layout: RowLayout | None = None
-    ragged = [type(t) is cls for t in tensors]
-    for tensor, is_ragged in zip(tensors, ragged):
-        if is_ragged:
-            own = tensor._ragged
-            if layout is None:
-                layout = own
-            elif own.mesh is not layout.mesh and own.mesh != layout.mesh:
-                raise refuse("_foreach_norm", "over tensors of two meshes")
-            values.append(tensor.piece)
-        elif isinstance(tensor, DTensor):
-            if not all(q.is_replicate() for q in tensor.placements):
-                raise refuse("_foreach_norm", f"mixed with a DTensor on {tensor.placements}")
-            values.append(compat.local_of(tensor))
-        else:
-            values.append(tensor)
+    layouts = [t._ragged if type(t) is cls else None for t in tensors]
+    return row_norms([whole_or_rows(cls, t) for t in tensors], layouts, p, dtype)
+
+
+def whole_or_rows(cls: type, tensor: torch.Tensor) -> torch.Tensor:
+    """Return the rows of a ragged tensor, or the whole of one that every rank has alike."""
+    if type(tensor) is cls:
+        return tensor.piece
+    if not isinstance(tensor, DTensor):
+        return tensor
+    if not all(q.is_replicate() for q in tensor.placements):
+        raise refuse("_foreach_norm", f"mixed with a DTensor on {tensor.placements}")
+    return compat.local_of(tensor)
+
+
+def row_norms(
+    values: list[torch.Tensor], layouts: list[RowLayout | None], p: float, dtype: torch.dtype | None
+) -> list[Any]:
+    """The same, of this rank's rows of tensors with these layouts; None is for whole tensors."""
+    ragged = [layout is not None for layout in layouts]
+    layout = next((one for one in layouts if one is not None), None)
+    meshes = [one.mesh for one in set(layouts) if one is not None]
+    if any(mesh is not layout.mesh and mesh != layout.mesh for mesh in meshes):
+        raise refuse("_foreach_norm", "over tensors of two meshes")
     norms = _local_norms(values, p, dtype)
     if layout is None or layout.world == 1:
         return norms

@@ -48,6 +48,8 @@ class Runtime:
         self.comm = Comm(group, device)
         if self.comm.backend == "nccl":
             self.agree_on("the version of NCCL", torch.cuda.nccl.version())
+        self.alone = world_size == 1 and plan.plain
+        """True if nothing is shared out, cut or run again, so that units are plain modules."""
         self.clock = Clock(device, slowdown, place)
         self.clock.place.pending = self.comm.pending
         self.mesh: DeviceMesh | None = None

@@ -12,6 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from torch.distributed.tensor import DTensor, Shard
 
+from .alone import buffer_kind
 from .classes import possible_names
 from .flat import ParamRef
 from .module import attach, state_of
@@ -59,7 +60,8 @@ def fully_shard(
         mp_policy.cast_forward_inputs,
     )
     shares = runtime.plan.shares_of(possible_names(kind_of(modules), _sizes(modules, refs)))
-    unit = Unit(modules, refs, runtime.comm, mesh, runtime.clock, shares, precision)
+    kind = buffer_kind(runtime)
+    unit = Unit(modules, refs, runtime.comm, mesh, runtime.clock, shares, precision, kind)
     for member in modules:
         attach(member, runtime, unit)
     return module

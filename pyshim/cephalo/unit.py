@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from . import compat
 from .clock import Clock
 from .comm import Comm, ReduceHandle
-from .flat import ParamRef
+from .flat import FlatShard, ParamRef
 from .gathered import FlatBuffer
 from .precision import cast_call, cast_tree
 from .scalars import ScalarBuffer
@@ -62,6 +62,7 @@ class Unit:
         clock: Clock,
         state_ppm: Sequence[int],
         precision: Precision,
+        buffer_kind: type[FlatShard],
     ):
         self.modules = tuple(modules)
         self.kind = kind_of(modules)
@@ -78,7 +79,7 @@ class Unit:
             if ref.param.dim():
                 groups.setdefault((ref.param.dtype, ref.param.requires_grad), []).append(ref)
         self.buffers = [
-            FlatBuffer(group, comm, mesh, state_ppm, precision.param_dtype, precision.reduce_dtype)
+            buffer_kind(group, comm, mesh, state_ppm, precision.param_dtype, precision.reduce_dtype)
             for group in groups.values()
         ]
         self.state = State.SHARDED
