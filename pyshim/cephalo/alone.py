@@ -17,7 +17,7 @@ from torch import nn
 
 from . import compat
 from .engine import Engine
-from .flat import FlatShard
+from .flat import FlatShard, shaped, sparse_gradient
 from .gathered import FlatBuffer
 from .runtime import Runtime
 from .unit import Unit
@@ -40,8 +40,8 @@ class AloneBuffer(FlatShard):
     gathering = False
 
     def _make_compute_parameters(self) -> None:
-        self._pending: dict[int, torch.Tensor] = {}
-        """By parameter, gradients that the script has not been given yet."""
+        self._pending: dict[nn.Parameter, torch.Tensor] = {}
+        """Gradients that the script has not been given yet."""
         self._cast: torch.Tensor | None = None
         """Where the values in the compute dtype are while they are needed."""
         if self.compute_dtype != self.dtype:
@@ -78,33 +78,29 @@ class AloneBuffer(FlatShard):
     def take_gradients(self, factor: float, handed_out: bool) -> None:
         """Take what autograd left in the plain parameters, times ``factor``: at once to those that
         the script knows, or, if it does not want gradients yet, to what it will get."""
-        places, grads = [], []
-        for index, ref in enumerate(self.refs):
+        params, grads = [], []
+        for ref in self.refs:
             grad = ref.compute.grad
             if grad is not None:
                 ref.compute.grad = None
-                places.append(index)
+                if grad.is_sparse:
+                    raise sparse_gradient(ref.name)
+                params.append(ref.param)
                 grads.append(grad)
-        if any(g.is_sparse for g in grads):
-            names = [self.refs[i].name for i, g in zip(places, grads) if g.is_sparse]
-            raise RuntimeError(
-                f"parameter {names[0]} has a sparse gradient, which is not supported"
-            )
-        if factor == 0.0:
-            places, grads = [], []
-        once = handed_out and not self._pending
-        if grads:
-            rows = self._rows(grads, self.dtype if once else self.sum_dtype)
+        if not grads or factor == 0.0:
+            params, rows = [], []
+        else:
+            as_they_are = handed_out and not self._pending
+            rows = self._rows(grads, self.dtype if as_they_are else self.sum_dtype)
             if factor != 1.0:
                 compat.foreach_mul_(rows, factor)
-            if once:
-                self._give([self.refs[i] for i in places], rows)
-                return
-            self._add(places, rows)
+        if self._pending or not handed_out:
+            self._add(params, rows)
+            params, rows = [], []
         if handed_out and self._pending:
             pending, self._pending = self._pending, {}
-            rows = [row.to(self.dtype) for row in pending.values()]
-            self._give([self.refs[i] for i in pending], rows)
+            params, rows = list(pending), [row.to(self.dtype) for row in pending.values()]
+        self._give(params, rows)
 
     def _rows(self, grads: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
         """The gradients in ``dtype``: themselves, or copies in one piece of memory."""
@@ -112,17 +108,16 @@ class AloneBuffer(FlatShard):
             return [grad.detach() if grad.requires_grad else grad for grad in grads]
         sizes = [grad.numel() for grad in grads]
         flat = torch.empty(sum(sizes), dtype=dtype, device=grads[0].device)
-        rows = [part.view(grad.shape) for part, grad in zip(flat.split(sizes), grads)]
+        rows = [shaped(part, grad) for part, grad in zip(flat.split(sizes), grads)]
         compat.foreach_copy_(rows, grads)
         return rows
 
-    def _add(self, places: list[int], rows: list[torch.Tensor]) -> None:
-        known = [i for i in places if i in self._pending]
+    def _add(self, params: list[nn.Parameter], rows: list[torch.Tensor]) -> None:
+        known = [(self._pending[p], row) for p, row in zip(params, rows) if p in self._pending]
         if known:
-            of = dict(zip(places, rows))
-            compat.foreach_add_([self._pending[i] for i in known], [of[i] for i in known])
-        for index, row in zip(places, rows):
-            self._pending.setdefault(index, row)
+            compat.foreach_add_([a for a, _ in known], [b for _, b in known])
+        for param, row in zip(params, rows):
+            self._pending.setdefault(param, row)
 
     def drop_gradients(self) -> None:
         """Forget the gradients that the script was not given."""
@@ -163,14 +158,14 @@ class AloneEngine(Engine):
     def _watch_unit(self, unit: Unit, output: Any, weight: StepWeight) -> None:
         """Learn when the backward comes to the unit, which may be before it comes to the root."""
 
-        def begin(grad: torch.Tensor) -> None:
+        def begin(grads: tuple[torch.Tensor, ...]) -> None:
             if not self.in_backward:
                 self._begin_backward(weight)
             self._place.enter("backward", unit.name)
 
         for tensor in compat.tensors_of(output):
-            if tensor.requires_grad:
-                tensor.register_hook(begin)
+            if tensor.grad_fn is not None:
+                tensor.grad_fn.register_prehook(begin)
 
     def _notes(self, synced: bool) -> list[float]:
         notes = []

@@ -46,6 +46,17 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def shaped(flat: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A view of ``flat`` (1-D) in the shape of another tensor. Most parameters of a model have one
+    dimension, and need none."""
+    return flat if like.dim() == 1 else flat.view(like.shape)
+
+
+def sparse_gradient(name: str) -> RuntimeError:
+    """What to raise when a parameter gets one."""
+    return RuntimeError(f"parameter {name} has a sparse gradient, which is not supported")
+
+
 def on_meta(names: Sequence[str]) -> RuntimeError:
     """What to raise when parameters have no values at a forward."""
     return RuntimeError(
@@ -106,6 +117,7 @@ class FlatShard:
         empty if there are no values yet."""
         if not self.shard.is_meta:
             for ref in self.refs:
+                ref.param.watch_gradient()
                 module, name = ref.places[0]
                 rows = compat.local_of(ref.param)
                 table = compat.parameters_of(module)
@@ -224,15 +236,14 @@ class FlatShard:
         """True if any parameter wants a gradient; the same on every rank."""
         return any(r.param.requires_grad for r in self.refs)
 
-    def _give(self, refs: Sequence[ParamRef], rows: Sequence[torch.Tensor]) -> None:
+    @staticmethod
+    def _give(params: Sequence[RaggedDTensor], rows: Sequence[torch.Tensor]) -> None:
         """Add these local rows to the parameters' ``grad``."""
         known, more = [], []
-        for ref, piece in zip(refs, rows):
-            if not ref.param.requires_grad:
-                continue
-            before = ref.param.grad_rows
+        for param, piece in zip(params, rows):
+            before = param.grad_rows
             if before is None:
-                ref.param.grad_rows = piece
+                param.grad_rows = piece
             else:
                 known.append(before)
                 more.append(piece)

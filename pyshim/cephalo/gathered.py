@@ -10,7 +10,7 @@ from torch import nn
 
 from . import compat
 from .comm import Handle, ReduceHandle
-from .flat import FlatShard
+from .flat import FlatShard, shaped
 from .gradients import FlatGradients
 
 
@@ -109,12 +109,10 @@ class FlatBuffer(FlatShard):
         """Give a reduced range (1-D, this rank's elements) to the parameters' ``grad``; parameters
         that no rank used keep theirs, None included."""
         if reduced is not None:
-            rows = [
-                piece.view(compat.local_of(ref.param).shape)
-                for ref, piece in zip(self.refs, reduced.to(self.dtype).split(self._own_sizes))
-            ]
+            pieces = reduced.to(self.dtype).split(self._own_sizes)
             got = [i for i, used_somewhere in enumerate(used) if used_somewhere]
-            self._give([self.refs[i] for i in got], [rows[i] for i in got])
+            params = [self.refs[i].param for i in got]
+            self._give(params, [shaped(pieces[i], compat.local_of(p)) for i, p in zip(got, params)])
         for ref in self.refs:
             ref.seen = False
 

@@ -303,6 +303,9 @@ def _local_norms(
     values: list[torch.Tensor], p: float, dtype: torch.dtype | None
 ) -> list[torch.Tensor]:
     """Norms of local tensors in their own dtype; 0 (for -inf: inf) for those of no elements."""
+    alike = len({(v.device, v.dtype) for v in values}) == 1
+    if alike and all(map(torch.Tensor.numel, values)):
+        return list(torch._foreach_norm(values, p, dtype=dtype))
     empty = math.inf if p == -math.inf else 0.0
     norms: list[Any] = [
         None if v.numel() else torch.full((), empty, dtype=dtype or v.dtype, device=v.device)
