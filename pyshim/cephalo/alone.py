@@ -17,10 +17,11 @@ from torch import nn
 
 from . import compat
 from .engine import Engine
-from .flat import FlatShard, shaped, sparse_gradient
+from .flat import FlatShard, ParamRef, shaped, sparse_gradient
 from .gathered import FlatBuffer
+from .ragged import add_gradients
 from .runtime import Runtime
-from .unit import Unit
+from .unit import State, Unit
 from .weighting import StepWeight
 
 
@@ -40,7 +41,7 @@ class AloneBuffer(FlatShard):
     gathering = False
 
     def _make_compute_parameters(self) -> None:
-        self._pending: dict[nn.Parameter, torch.Tensor] = {}
+        self._pending: dict[ParamRef, torch.Tensor] = {}
         """Gradients that the script has not been given yet."""
         self._cast: torch.Tensor | None = None
         """Where the values in the compute dtype are while they are needed."""
@@ -78,31 +79,31 @@ class AloneBuffer(FlatShard):
     def take_gradients(self, factor: float, handed_out: bool) -> None:
         """Take what autograd left in the plain parameters, times ``factor``: at once to those that
         the script knows, or, if it does not want gradients yet, to what it will get."""
-        params, grads = [], []
-        for ref in self.refs:
-            grad = ref.compute.grad
+        refs, grads = [], []
+        for ref, compute in zip(self.refs, self._computes):
+            grad = compute.grad
             if grad is not None:
-                ref.compute.grad = None
+                compute.grad = None
                 if grad.is_sparse:
                     raise sparse_gradient(ref.name)
-                params.append(ref.param)
+                refs.append(ref)
                 grads.append(grad)
         if not grads or factor == 0.0:
-            params, rows = [], []
+            refs, rows = [], []
         else:
             as_they_are = handed_out and not self._pending
-            rows = self._rows(grads, self.dtype if as_they_are else self.sum_dtype)
+            rows = self._in_dtype(grads, self.dtype if as_they_are else self.sum_dtype)
             if factor != 1.0:
                 compat.foreach_mul_(rows, factor)
         if self._pending or not handed_out:
-            self._add(params, rows)
-            params, rows = [], []
+            self._add(refs, rows)
+            refs, rows = [], []
         if handed_out and self._pending:
             pending, self._pending = self._pending, {}
-            params, rows = list(pending), [row.to(self.dtype) for row in pending.values()]
-        self._give(params, rows)
+            refs, rows = list(pending), [row.to(self.dtype) for row in pending.values()]
+        add_gradients([ref.param for ref in refs], rows)
 
-    def _rows(self, grads: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
+    def _in_dtype(self, grads: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
         """The gradients in ``dtype``: themselves, or copies in one piece of memory."""
         if grads[0].dtype == dtype:
             return [grad.detach() if grad.requires_grad else grad for grad in grads]
@@ -112,12 +113,12 @@ class AloneBuffer(FlatShard):
         compat.foreach_copy_(rows, grads)
         return rows
 
-    def _add(self, params: list[nn.Parameter], rows: list[torch.Tensor]) -> None:
-        known = [(self._pending[p], row) for p, row in zip(params, rows) if p in self._pending]
+    def _add(self, refs: list[ParamRef], rows: list[torch.Tensor]) -> None:
+        known = [(self._pending[ref], row) for ref, row in zip(refs, rows) if ref in self._pending]
         if known:
             compat.foreach_add_([a for a, _ in known], [b for _, b in known])
-        for param, row in zip(params, rows):
-            self._pending.setdefault(param, row)
+        for ref, row in zip(refs, rows):
+            self._pending.setdefault(ref, row)
 
     def drop_gradients(self) -> None:
         """Forget the gradients that the script was not given."""
@@ -142,7 +143,8 @@ class AloneEngine(Engine):
 
     def _gather(self) -> None:
         for unit in self.units:
-            unit.gather()
+            if unit.state is not State.GATHERED:
+                unit.gather()
 
     def _unit_forward(self, unit: Unit, run, args, kwargs, cut: bool) -> Any:
         self._place.enter(self._phase, unit.name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,9 +45,8 @@ local_slot = getattr(DTensor, "_local_tensor", None) or property(
 )
 
 
-def local_of(tensor: DTensor) -> torch.Tensor:
-    """Return a DTensor's own local tensor object: no autograd node, no collective."""
-    return tensor._local_tensor
+#: A DTensor's own local tensor object: no autograd node, no collective.
+local_of: Callable[[DTensor], torch.Tensor] = operator.attrgetter("_local_tensor")
 
 
 def rows_of_any(value: Any) -> Any:

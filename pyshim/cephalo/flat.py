@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from .ragged_layout import RowLayout
 from .ragged_write import rows_of
 
 
-@dataclass
+@dataclass(eq=False)
 class ParamRef:
     """One parameter and every place in the model where it hangs (ties share one ParamRef)."""
 
@@ -98,31 +99,42 @@ class FlatShard:
         """This rank's elements of each parameter."""
         self._shard_parameters()
         self._make_compute_parameters()
-        self._list()
+        self._note_all()
 
     def _make_compute_parameters(self) -> None:
         """Give every ref its ``compute`` parameter, and forget gradients of those before."""
         raise NotImplementedError
 
-    def _list(self) -> None:
-        """Note what hangs where, so that a step need not ask every ParamRef."""
-        places = [(ref, *place) for ref in self.refs for place in ref.places]
+    def _note_all(self) -> None:
+        """Note what hangs where, once all rows are known to view the shard, so that a step need not
+        ask every ParamRef."""
         self._places = [
             (compat.parameters_of(module), name, ref.param, ref.compute)
-            for ref, module, name in places
+            for ref in self.refs
+            for module, name in ref.places
         ]
         """Of every place in the model its table, its name there, and both parameters."""
-        self._known = []
-        """Of every parameter its first place, both parameters, the local rows and their address;
-        empty if there are no values yet."""
-        if not self.shard.is_meta:
-            for ref in self.refs:
-                ref.param.watch_gradient()
-                module, name = ref.places[0]
-                rows = compat.local_of(ref.param)
-                table = compat.parameters_of(module)
-                known = (table, name, ref.param, ref.compute, rows, rows.data_ptr())
-                self._known.append(known)
+        firsts = [(compat.parameters_of(r.places[0][0]), r.places[0][1]) for r in self.refs]
+        self._first_tables = [table for table, _ in firsts]
+        self._first_names = [name for _, name in firsts]
+        self._params = [ref.param for ref in self.refs]
+        self._computes = [ref.compute for ref in self.refs]
+        self._rows = [compat.local_of(param) for param in self._params]
+        self._addresses = [rows.data_ptr() for rows in self._rows]
+        self._noted = not self.shard.is_meta
+        """False if the shard may not hold the parameters' values."""
+        for param in self._params:
+            param.watch_gradient()
+
+    def _as_noted(self) -> bool:
+        """True if nothing has changed since; all of it is C, since it is asked in every step."""
+        shown = map(dict.get, self._first_tables, self._first_names)
+        return (
+            self._noted
+            and all(map(operator.is_, shown, self._params))
+            and all(map(operator.is_, map(compat.local_of, self._params), self._rows))
+            and list(map(torch.Tensor.data_ptr, self._rows)) == self._addresses
+        )
 
     # -- what the script sees -------------------------------------------------------------------
 
@@ -152,22 +164,23 @@ class FlatShard:
     def adopt(self) -> None:
         """Take over Parameters that the script put in the place of ours, as
         ``load_state_dict(assign=True)`` does. Collective if one has another layout."""
+        adopted = False
         for ref, span, (rows, _) in zip(self.refs, self.layout.spans, self._pieces):
             shown = ref.shown()
             if shown is not ref.param and shown is not ref.compute and shown is not None:
                 self._adopt(ref, span, rows, shown)
-        self._list()
+                adopted = True
+        if adopted:
+            self._note_all()
+            self._noted = False
 
     def refresh(self) -> None:
         """Make the shard hold the parameters' values again where the script gave them storages of
         their own: ``to_empty``, ``.to``, ``.data = …``; learn which want gradients. Raises
         RuntimeError if there are no values."""
-        if not self._known or any(
-            table.get(name) is not param or param.piece is not rows or rows.data_ptr() != address
-            for table, name, param, _, rows, address in self._known
-        ):
+        if not self._as_noted():
             self._look_closely()
-        for _, _, param, compute in self._places:
+        for param, compute in zip(self._params, self._computes):
             wanted = param.requires_grad
             if compute.requires_grad is not wanted:
                 compute.requires_grad_(wanted)
@@ -182,6 +195,7 @@ class FlatShard:
             stale = stale or (end > start and local.data_ptr() != base + start * width)
         if stale:
             self._rebuild()
+        self._note_all()
 
     def _adopt(self, ref: ParamRef, span, rows: tuple[int, ...], value: nn.Parameter) -> None:
         """Make what hangs in the place of a parameter the parameter, laid out as planned."""
@@ -214,10 +228,9 @@ class FlatShard:
         flat = torch.empty(self.shard.numel(), dtype=self.dtype, device=self.comm.device)
         for ref, local, (_, (start, end)) in zip(self.refs, locals_, self._pieces):
             flat[start:end].copy_(local.reshape(-1))
-            compat.set_local(ref.param, flat[start:end].view(local.shape))
+            ref.param.put(flat[start:end].view(local.shape))
         self.shard = flat
         self._make_compute_parameters()
-        self._list()
 
     # -- in turn in the model -------------------------------------------------------------------
 
@@ -235,17 +248,3 @@ class FlatShard:
     def trainable(self) -> bool:
         """True if any parameter wants a gradient; the same on every rank."""
         return any(r.param.requires_grad for r in self.refs)
-
-    @staticmethod
-    def _give(params: Sequence[RaggedDTensor], rows: Sequence[torch.Tensor]) -> None:
-        """Add these local rows to the parameters' ``grad``."""
-        known, more = [], []
-        for param, piece in zip(params, rows):
-            before = param.grad_rows
-            if before is None:
-                param.grad_rows = piece
-            else:
-                known.append(before)
-                more.append(piece)
-        if known:
-            compat.foreach_add_(known, more)

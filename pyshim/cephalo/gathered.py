@@ -12,6 +12,7 @@ from . import compat
 from .comm import Handle, ReduceHandle
 from .flat import FlatShard, shaped
 from .gradients import FlatGradients
+from .ragged import add_gradients
 
 
 class FlatBuffer(FlatShard):
@@ -112,7 +113,9 @@ class FlatBuffer(FlatShard):
             pieces = reduced.to(self.dtype).split(self._own_sizes)
             got = [i for i, used_somewhere in enumerate(used) if used_somewhere]
             params = [self.refs[i].param for i in got]
-            self._give(params, [shaped(pieces[i], compat.local_of(p)) for i, p in zip(got, params)])
+            add_gradients(
+                params, [shaped(pieces[i], compat.local_of(p)) for i, p in zip(got, params)]
+            )
         for ref in self.refs:
             ref.seen = False
 

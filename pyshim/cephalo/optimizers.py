@@ -12,12 +12,13 @@ Adam; so it is given a part at a time, and a device may be filled with state.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import optim
@@ -123,18 +124,27 @@ class _Held:
         params = [p for group in self._groups for p in group]
         self._shared = [p for p in params if isinstance(p, DTensor)]
         self._rows = [compat.local_of(p) for p in self._shared]
-        self._ragged = [type(p) is cls for p in self._shared]
-        self._whole = [p for p in params if not isinstance(p, DTensor)]
+        self._apart = [
+            (param, rows)
+            for param, rows in zip(self._shared, self._rows)
+            if not (type(param) is cls and param.watched)
+        ]
+        """Those whose gradient is not that of their rows."""
         self._parts = [
             (at, part)
             for at, group in enumerate(self._groups)
             for part in _parts([compat.rows_of_any(p) for p in group])
         ]
+        self._whole = [p for p in params if not isinstance(p, DTensor)]
         self._state: dict[torch.Tensor, dict[str, Any]] = defaultdict(dict)
-        self._known = [_Known(None, [], [])] * len(self._shared)
+        """By local tensor; of whole parameters, what the script sees itself."""
+        self._seen: list[Any] = []
+        """All that was in the state that the script sees, when both were alike."""
+        self._own: list[Any] = []
+        """The same of ``_state``."""
         # What it loads replaces state that would be kept here until the next step.
-        self._hook = optimizer.register_load_state_dict_post_hook(_forget)
-        weakref.finalize(self, self._hook.remove)
+        hook = optimizer.register_load_state_dict_post_hook(_forget)
+        weakref.finalize(self, hook.remove)
 
     def fits(self, optimizer: Optimizer) -> bool:
         """True if the optimizer still has these parameters, with these local tensors."""
@@ -150,60 +160,45 @@ class _Held:
         """The optimizer holds the local tensors of its parameters, their gradients and state. What
         it then changes in place is changed in the parameters; new state is given their layout."""
         state, shown = optimizer.state, optimizer.param_groups
+        if not _same(_objects(state), self._seen):
+            self._learn(state)
         try:
-            self._take(state)
+            for param, rows in self._apart:
+                rows.grad = compat.rows_of_any(param.grad)
             optimizer.param_groups = [{**shown[at], "params": part} for at, part in self._parts]
             optimizer.state = self._state
             yield
-        except BaseException:
-            _forget(optimizer)
-            raise
         finally:
             optimizer.param_groups, optimizer.state = shown, state
-            self._give_back(state)
+            for _, rows in self._apart:
+                rows.grad = None
+            if not _same(_objects(self._state), self._own):
+                self._tell(state)
 
-    def _take(self, state: dict[torch.Tensor, dict[str, Any]]) -> None:
+    def _learn(self, state: dict[torch.Tensor, dict[str, Any]]) -> None:
+        self._state.clear()
+        for param, rows in zip(self._shared, self._rows):
+            if param in state:
+                self._state[rows] = {n: compat.rows_of_any(x) for n, x in state[param].items()}
         for param in self._whole:
             if param in state:
                 self._state[param] = state[param]
-            else:
-                self._state.pop(param, None)
-        for at, (param, rows, ragged) in enumerate(zip(self._shared, self._rows, self._ragged)):
-            grad = param.grad_rows if ragged else compat.rows_of_any(param.grad)
-            if grad is not None:
-                rows.grad = grad
-            known, seen = self._known[at], state.get(param)
-            if seen is not known.seen or (seen and not _same(seen.values(), known.values)):
-                if seen is None:
-                    self._state.pop(rows, None)
-                    self._known[at] = _Known(None, [], [])
-                else:
-                    own = {name: compat.rows_of_any(x) for name, x in seen.items()}
-                    self._state[rows] = own
-                    self._known[at] = _Known(seen, list(seen.values()), list(own.values()))
+        self._seen, self._own = _objects(state), _objects(self._state)
 
-    def _give_back(self, state: dict[torch.Tensor, dict[str, Any]]) -> None:
+    def _tell(self, state: dict[torch.Tensor, dict[str, Any]]) -> None:
+        for param, rows in zip(self._shared, self._rows):
+            if rows in self._state:
+                _give_back(param, self._state[rows], state[param])
         for param in self._whole:
             if param in self._state:
                 state[param] = self._state[param]
-        for at, (param, rows) in enumerate(zip(self._shared, self._rows)):
-            rows.grad = None
-            known, own = self._known[at], self._state.get(rows)
-            if own is not None and (known.seen is None or not _same(own.values(), known.own)):
-                seen = state[param] if known.seen is None else known.seen
-                _give_back(param, own, seen)
-                self._known[at] = _Known(seen, list(seen.values()), list(own.values()))
+        self._seen, self._own = _objects(state), _objects(self._state)
 
 
-class _Known(NamedTuple):
-    """The state of one parameter when it was last compared."""
-
-    seen: dict[str, Any] | None
-    """What the script sees."""
-    values: list[Any]
-    """What was in it."""
-    own: list[Any]
-    """What the optimizer sees."""
+def _objects(state: dict[torch.Tensor, dict[str, Any]]) -> list[Any]:
+    """The dictionaries of an optimizer's state, and what is in them."""
+    own = list(state.values())
+    return own + list(itertools.chain.from_iterable(map(dict.values, own)))
 
 
 def _same(one: Collection[Any], other: Collection[Any]) -> bool:

@@ -32,7 +32,7 @@ __all__ = ["RaggedDTensor", "RaggedError"]
 
 _get_grad, _set_grad = torch.Tensor.grad.__get__, torch.Tensor.grad.__set__
 
-_OWN = ("_ragged", "_unshown", "_in_torch", "_watched")
+_OWN = ("_ragged", "watched", "_shown")
 """Attributes that a copy does not take over: it has its own."""
 
 
@@ -78,49 +78,55 @@ class RaggedDTensor(DTensor):
 
     # -- gradients ------------------------------------------------------------------------------
 
-    _unshown: torch.Tensor | None = None
-    """Rows of the gradient that nobody has asked for as ``grad`` yet. Most steps clip, update and
-    forget gradients without looking at one, and a DTensor for each would cost more than that."""
-    _in_torch = True
-    """False if torch itself holds no gradient: asking it takes longer than all else here."""
-    _watched = False
-    """True if autograd says when it gives the tensor a gradient itself."""
+    watched = False
+    """True for parameters of units. The rows of their gradient are the ``grad`` of their own rows,
+    where optimizers find it. Torch holds it as a DTensor only once somebody has asked for ``grad``:
+    most steps clip, update and forget gradients without looking at one, and DTensors for all of
+    them, or asking torch whether there is one, would take longer than that."""
+    _shown = False
+    """True if torch holds it."""
 
     def watch_gradient(self) -> None:
-        """Learn when autograd gives this leaf a gradient without us; makes steps faster. Does
-        nothing for one that wants none."""
-        if not self._watched and self.requires_grad:
-            self.register_post_accumulate_grad_hook(_note_gradient)
-            self._watched, self._in_torch = True, _get_grad(self) is not None
+        """Let the rows of the gradient live with the rows. For leaves that want a gradient."""
+        if not self.watched and self.requires_grad:
+            found = self.grad
+            self.register_post_accumulate_grad_hook(_came_without_us)
+            self.watched = True
+            self.grad = found
 
     @property
     def grad_rows(self) -> torch.Tensor | None:
         """This rank's rows of ``grad``, a plain tensor, or None. Set (shape and dtype of the local
         tensor), ``grad`` becomes a view of them."""
-        if self._in_torch and _get_grad(self) is not None:
-            return self.grad.piece
-        return self._unshown
+        if self.watched:
+            return self.piece.grad
+        found = self.grad
+        return None if found is None else found.piece
 
     @grad_rows.setter
     def grad_rows(self, rows: torch.Tensor | None) -> None:
-        self._unshown = rows
-        if self._in_torch:
+        if not self.watched:
+            _set_grad(self, None if rows is None else wrap_like(self, rows))
+            return
+        self.piece.grad = rows
+        if self._shown:
+            self._shown = False
             _set_grad(self, None)
-            self._in_torch = not self._watched
 
     @property
     def grad(self) -> torch.Tensor | None:
         """The gradient: ragged like the tensor, or None."""
-        rows, found = self._unshown, _get_grad(self) if self._in_torch else None
-        if rows is None and (found is None or type(found) is RaggedDTensor):
-            return found
-        if found is not None and type(found) is not RaggedDTensor:
+        if self.watched and not self._shown:
+            rows = self.piece.grad
+            if rows is None:
+                return None
+            found = wrap_like(self, rows)
+            self._shown = True
+        else:
+            found = _get_grad(self)
+            if found is None or type(found) is RaggedDTensor:
+                return found
             found = _as_gradient(self, found)
-        if rows is not None:
-            self._unshown, shown = None, wrap_like(self, rows)
-            # Autograd may have come to the parameter itself since.
-            found = shown if found is None else found.detach().add_(shown)
-        self._in_torch = True
         _set_grad(self, found)
         return found
 
@@ -133,12 +139,21 @@ class RaggedDTensor(DTensor):
             value = _as_gradient(self, value)
         elif value._ragged is not self._ragged and not value._ragged.same(self._ragged):
             raise ValueError(f"gradient has rows {value.rows}, the tensor has rows {self.rows}")
-        self._unshown, self._in_torch = None, True
         _set_grad(self, value)
+        if self.watched:
+            self.piece.grad, self._shown = value.piece, True
 
     @grad.deleter
     def grad(self) -> None:
         self.grad_rows = None
+
+    def put(self, rows: torch.Tensor) -> None:
+        """Let other rows of the same shape be the local tensor; the gradient stays, unless it is of
+        another dtype."""
+        grad = self.piece.grad if self.watched else None
+        compat.set_local(self, rows)
+        if grad is not None and grad.dtype == rows.dtype:
+            rows.grad = grad
 
     # -- layout ---------------------------------------------------------------------------------
 
@@ -254,7 +269,7 @@ class RaggedDTensor(DTensor):
                 and value.shape == self.shape
                 and value.dtype == self.dtype
             ):
-                compat.set_local(self, value.piece)
+                self.put(value.piece.detach())
                 return
             self.detach().copy_(value)
 
@@ -307,8 +322,28 @@ class RaggedDTensor(DTensor):
         return local_chunk(self, index)
 
 
-def _note_gradient(param: RaggedDTensor) -> None:
-    param._in_torch = True
+def _came_without_us(param: RaggedDTensor) -> None:
+    """Autograd has reached the parameter itself, not the one that its unit computes with."""
+    rows, found = param.piece.grad, _get_grad(param)
+    if type(found) is not RaggedDTensor:
+        found = _as_gradient(param, found)
+    if rows is not None and not param._shown:
+        found = wrap_like(param, rows.add_(found.piece))
+    param.grad = found
+
+
+def add_gradients(params: Sequence[RaggedDTensor], rows: Sequence[torch.Tensor]) -> None:
+    """Add this rank's rows of gradients (as for ``grad_rows``) to those of the parameters."""
+    known, more = [], []
+    for param, piece in zip(params, rows):
+        before = param.grad_rows
+        if before is None:
+            param.grad_rows = piece
+        else:
+            known.append(before)
+            more.append(piece)
+    if known:
+        compat.foreach_add_(known, more)
 
 
 class _LocalRows(TorchDispatchMode):

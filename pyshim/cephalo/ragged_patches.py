@@ -103,7 +103,7 @@ def _clip_grad_norm(cls: type, original: Callable, clip_with_norm: Callable) -> 
         parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
         layout = next((p._ragged for p in parameters if type(p) is cls), None)
         rows, layouts = [], []
-        for p in parameters:
+        for p in parameters if layout is not None else ():
             if type(p) is cls:
                 grad, own = p.grad_rows, p._ragged
             else:
@@ -111,7 +111,7 @@ def _clip_grad_norm(cls: type, original: Callable, clip_with_norm: Callable) -> 
             if grad is not None:
                 rows.append(grad if own is not None else whole_or_rows(cls, grad))
                 layouts.append(own)
-        if layout is None or not rows:
+        if not rows:
             return original(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
         total = _norm_of_rows(rows, layouts, float(norm_type), error_if_nonfinite)
         # Scaling treats every element alone, so the rows themselves are scaled, as on one device.

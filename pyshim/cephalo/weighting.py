@@ -58,19 +58,21 @@ class StepWeight:
         self._group = group
         self._targets = targets
         self._mine = float(samples)
-        self._sums = torch.zeros(2, dtype=torch.float64)
+        self._total = self._knowing = 0.0
         """What counts on all ranks, and the number of ranks that know."""
         self._started = False
+        self._sums: torch.Tensor | None = None
         self._work: dist.Work | None = None
-        """The sum under way; None where there is one rank."""
+        """The sum of both under way; None where there is one rank."""
         self._known = False
         if kind != TOKENS:
             self._start(True)
 
     def _start(self, known: bool) -> None:
-        self._sums[0], self._sums[1] = self._mine, float(known)
+        self._total, self._knowing = self._mine, float(known)
         self._started = True
         if dist.get_world_size(self._group) > 1:
+            self._sums = torch.tensor([self._total, self._knowing], dtype=torch.float64)
             self._work = dist.all_reduce(self._sums, group=self._group, async_op=True)
 
     def _finish(self) -> None:
@@ -80,13 +82,14 @@ class StepWeight:
         if self._work is not None:
             with self._clock.waiting("sum of what counts"):
                 self._work.wait()
+            self._total, self._knowing = self._sums.tolist()
         self._known = True
-        if self._sums[1] == 0:
+        if self._knowing == 0:
             raise RuntimeError(
                 "--weighting tokens counts the targets of torch.nn.functional.cross_entropy, and "
                 "no loss of this step came from there; use samples or mean"
             )
-        if self._kind == TOKENS and self._sums[0] == 0:
+        if self._kind == TOKENS and self._total == 0:
             warnings.warn("no counted token in this step: it has no gradients", stacklevel=2)
 
     def of(self, divide_factor: float | None) -> float:
@@ -101,4 +104,4 @@ class StepWeight:
             return 1.0 / divide_factor
         if self._kind == MEAN:
             return 1.0 / dist.get_world_size(self._group)
-        return self._mine / float(self._sums[0])
+        return self._mine / self._total

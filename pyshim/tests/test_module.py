@@ -27,6 +27,7 @@ from cephalo.data import Feed
 from cephalo.module import state_of
 from cephalo.ragged import RaggedDTensor
 from training import (
+    ALONE,
     SHARES,
     WIDTH,
     Block,
@@ -49,7 +50,8 @@ UNTIED = Case(build=lambda: Model(tied=False))
 class Twin:
     """A sharded model and the plain one it must behave like; batches for both."""
 
-    def __init__(self, case=UNTIED, plan=PLAN):
+    def __init__(self, case=UNTIED, plan=None):
+        plan = plan or PLAN
         self.runtime = install(plan)
         self.plan, self.case = plan, case
         self.model = build(case)
@@ -298,7 +300,7 @@ def _broken_backward():
 
 
 def _backward_twice():
-    for plan, message in ((PLAN, None), (KEEP, "kept")):
+    for plan, message in ((PLAN, None), (KEEP, "kept" if KEEP.world_size > 1 else None)):
         twin = Twin(plan=plan)
         one, other = twin.losses()
         one.backward(retain_graph=True)
@@ -646,7 +648,21 @@ def test_module(ranks, case):
     ranks(2, case)
 
 
+def _where_one_rank_has_all(case, *args):
+    global PLAN, KEEP
+    PLAN = KEEP = plan_of(ALONE, "keep")
+    case(*args)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c is not _agreement], ids=lambda f: f.__name__.strip("_")
+)
+def test_module_where_one_rank_has_all(ranks, case):
+    ranks(1, _where_one_rank_has_all, case)
+
+
 @pytest.mark.parametrize("kind", ["whole", "even"])
 @pytest.mark.parametrize("assign", [False, True])
 def test_load_state_dict(ranks, assign, kind):
     ranks(2, _load, assign, kind)
+    ranks(1, _where_one_rank_has_all, _load, assign, kind)

@@ -12,6 +12,7 @@ from torch import nn
 from cephalo.module import engine_of
 from cephalo.probing import SAMPLES
 from training import (
+    ALONE,
     PPM,
     SHARES,
     VOCAB,
@@ -149,6 +150,12 @@ def test_one_graph_where_nothing_is_cut_or_recomputed(ranks, shares, name):
     assert plan.plain and not plan_of(PLAIN[shares]).plain
     for result in ranks(plan.world_size, on_rank, CASES[name], plan):
         assert_equal(result, reference(name))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_model_where_one_rank_has_all(ranks, name):
+    result = ranks(1, on_rank, CASES[name], plan_of(ALONE, "keep"))[0]
+    assert_equal(result, reference(name), 1e-5 if name == "fp32" else 1e-9)
 
 
 @pytest.mark.parametrize("activations", ["recompute", "keep"])

@@ -19,6 +19,7 @@ from cephalo import intercept
 from cephalo.data import Feed
 from cephalo.module import state_of
 from training import (
+    ALONE,
     BATCH,
     SEQUENCE,
     SHARES,
@@ -207,6 +208,11 @@ def test_calls(ranks, name, activations):
     plan = plan_of(TWO, activations)
     assert SEQUENCE == plan.batches[0], "the mask's size is a local batch"
     assert_equal(ranks(2, on_rank, CASES[name], plan)[0], reference(name))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_calls_where_one_rank_has_all(ranks, name):
+    assert_equal(ranks(1, on_rank, CASES[name], plan_of(ALONE, "keep"))[0], reference(name))
 
 
 def _mask_from_the_script(plan):

@@ -39,6 +39,10 @@ SHARES: dict[str, Shares] = {
 }
 
 
+ALONE: Shares = ([9], [[9]], [PPM])
+"""With everything kept, units are plain modules."""
+
+
 def plan_of(
     shares: Shares,
     activations: str | list[str] = "recompute",

@@ -1,4 +1,4 @@
-"""What a training step takes the host, beside the work itself: host.py [--ranks N] [--profile ENGINE].
+"""What a training step takes the host: host.py [--ranks N] [--profile "ENGINE DTYPE"].
 
 Models so small that computing is next to nothing, on the processor: plain PyTorch, FSDP2 and
 cephalorun with everything kept, one microbatch. On a fast GPU this is what a step waits for.
@@ -28,6 +28,8 @@ from cephalo.plan import even_plan  # noqa: E402
 
 PHASES = ("forward", "backward", "clip", "optimizer", "zero_grad")
 CPU = torch.device("cpu")
+TURN, WARM = 10, 3
+"""Steps of one engine before the next has its turn, and those before that are not counted."""
 
 
 def make(engine: str, shape: models.Shape, dtype: str, ranks: int):
@@ -75,6 +77,11 @@ def step(model, optimizer, call, batch) -> list[float]:
     return [(b - a) * 1e3 for a, b in zip(times, times[1:])]
 
 
+def lower(values) -> float:
+    """The lower quartile: what else the machine does only adds to a time."""
+    return statistics.quantiles(values, n=4)[0]
+
+
 def rank(number: int, args: argparse.Namespace, meeting: str) -> None:
     torch.set_num_threads(1)
     ragged.install()  # before the first optimizer is made
@@ -93,16 +100,14 @@ def rank(number: int, args: argparse.Namespace, meeting: str) -> None:
     times: dict[str, list[list[float]]] = {name: [] for name in runs}
     for _, optimizer, _ in runs.values():
         optimizer.param_groups[0]["foreach"] = True  # as PyTorch takes it on a GPU
-    for at in range(args.steps + 5):
+    for _ in range(-(-args.steps // TURN)):
         for name, run in runs.items():  # in turn, so that all see the same machine
-            found = step(*run, batch)
-            if at >= 5:
-                times[name].append(found)
+            times[name] += [step(*run, batch) for _ in range(TURN + WARM)][WARM:]
     if number == 0:
-        print(f"{'ms, the median':16} {'step':>8} " + " ".join(f"{p:>9}" for p in PHASES))
+        print(f"{'ms':16} {'step':>8} " + " ".join(f"{p:>9}" for p in PHASES))
         for name, steps in times.items():
-            whole = statistics.median(map(sum, steps))
-            parts = [statistics.median(column) for column in zip(*steps)]
+            whole = lower(map(sum, steps))
+            parts = [lower(column) for column in zip(*steps)]
             print(f"{name:16} {whole:8.3f} " + " ".join(f"{p:9.3f}" for p in parts), flush=True)
     if args.profile:
         watch = cProfile.Profile()
