@@ -11,7 +11,7 @@ import torch
 
 from .comm import Handle, ReduceHandle
 from .engine import REDUCTIONS_IN_FLIGHT
-from .flat import FlatBuffer
+from .gathered import FlatBuffer
 from .layout import PPM, build_layout
 from .timing import Stopwatch, Together
 from .unit import Unit

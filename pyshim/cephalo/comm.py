@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 
 from . import compat
+from .clock import Clock
 from .unequal import choose
 
 LANES = 4
@@ -63,23 +64,22 @@ class Comm:
         self.world_size = dist.get_world_size(group)
         self.backend = compat.backend_of(group, device)
         self.counts: Counter[str] = Counter()
-        self._lanes = [group]
-        if self.backend == "gloo" and self.world_size > 1:
-            ranks = dist.get_process_group_ranks(group)
-            self._lanes += [dist.new_group(ranks, backend="gloo") for _ in range(LANES - 1)]
-        if self.backend == "nccl" and self.world_size > 1:
-            self._unequal = choose(group, device)
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._under_way: deque[tuple[str, torch.cuda.Event]] = deque(maxlen=64)
+        self._connect()
+
+    def _connect(self) -> None:
+        self._lanes = [self.group]
+        if self.backend == "gloo":
+            ranks = dist.get_process_group_ranks(self.group)
+            self._lanes += [dist.new_group(ranks, backend="gloo") for _ in range(LANES - 1)]
+        if self.backend == "nccl":
+            self._unequal = choose(self.group, self.device)
+        self._stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
     def gather(self, full: torch.Tensor, shard: torch.Tensor, sizes: Sequence[int]) -> Handle:
         """Fill ``full`` (1-D, sum(sizes) elements) from every rank's ``shard`` (1-D, sizes[rank]
         elements, same dtype). ``shard`` may be the rank's own range of ``full``. Asynchronous."""
         self.counts["gather"] += 1
-        if self.world_size == 1:
-            if shard.data_ptr() != full.data_ptr():
-                full.copy_(shard)
-            return Handle()
         if self.backend == "nccl":
             return self._on_side_stream(lambda: self._nccl_gather(full, shard, sizes), "gather")
         return self._gloo_gather(full, shard, sizes)
@@ -91,8 +91,6 @@ class Comm:
         this rank's range (1-D, sizes[rank] elements) in ``out_dtype``. ``full`` must stay untouched
         until then. Asynchronous."""
         self.counts["reduce"] += 1
-        if self.world_size == 1:
-            return ReduceHandle(lambda: full.to(out_dtype), ended=True)
         if self.backend == "nccl":
             out = full.new_empty(sizes[self.rank])
             handle = self._on_side_stream(lambda: self._nccl_reduce(out, full, sizes), "reduction")
@@ -182,6 +180,51 @@ class Comm:
             issue = None  # until here it keeps the tensors alive that our stream reads and writes
 
         return Handle(finish)
+
+
+class CommOfOne(Comm):
+    """The same where there is no other rank."""
+
+    def _connect(self) -> None:
+        pass
+
+    def gather(self, full: torch.Tensor, shard: torch.Tensor, sizes: Sequence[int]) -> Handle:
+        self.counts["gather"] += 1
+        if shard.data_ptr() != full.data_ptr():
+            full.copy_(shard)
+        return Handle()
+
+    def reduce(
+        self, full: torch.Tensor, sizes: Sequence[int], out_dtype: torch.dtype
+    ) -> ReduceHandle:
+        self.counts["reduce"] += 1
+        return ReduceHandle(lambda: full.to(out_dtype), ended=True)
+
+
+def comm_of(group: dist.ProcessGroup | None, device: torch.device) -> Comm:
+    """The collectives of ``group``. Collective."""
+    return (CommOfOne if dist.get_world_size(group) == 1 else Comm)(group, device)
+
+
+class HostSum:
+    """A sum of a few numbers over the ranks of ``group`` (Gloo) under way on the host, in fp64."""
+
+    def __init__(self, values: Sequence[float], group: dist.ProcessGroup):
+        self._values: Sequence[float] | torch.Tensor = values
+        self._work: dist.Work | None = None
+        """None where there is one rank."""
+        if dist.get_world_size(group) > 1:
+            self._values = torch.tensor(values, dtype=torch.float64)
+            self._work = dist.all_reduce(self._values, group=group, async_op=True)
+
+    def wait(self, clock: Clock, what: str) -> list[float]:
+        """The sums; ``what`` they are, for messages."""
+        if self._work is None:
+            clock.pace()  # as a wait would
+            return [float(value) for value in self._values]
+        with clock.waiting(what):
+            self._work.wait()
+        return self._values.tolist()
 
 
 class ReduceHandle:

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from .clock import Clock
-from .comm import Comm
+from .comm import Comm, comm_of
 from .devicefacts import device_facts
 from .devices import DeviceEntry
 from .events import Events
@@ -117,7 +117,7 @@ class HardwareBench:
         """Milliseconds and GB/s (bytes of the whole buffer by time) of the collectives that
         training uses, even shares; the slowest rank's time."""
         found = []
-        comm = Comm(None, self._device)
+        comm = comm_of(None, self._device)
         for wanted in COLLECTIVE_BYTES:
             count = max(1, wanted // 4 // comm.world_size) * comm.world_size
             for name, make in _COLLECTIVES.items():

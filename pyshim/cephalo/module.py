@@ -12,6 +12,8 @@ from torch.distributed.fsdp import FSDPModule
 
 from .alone import engine_kind
 from .engine import Engine
+from .optimizers import forget_gradients
+from .ragged import RaggedDTensor
 from .runtime import Runtime
 from .unit import Unit
 
@@ -70,8 +72,9 @@ def _adopt(module: nn.Module, *_: Any) -> None:
 
 
 def _call(module: ShardedModule, args: tuple, kwargs: dict) -> Any:
-    run = super(FSDPModule, module).__call__
-    return engine_of(module).call(state_of(module).unit, run, args, kwargs)
+    state = module.__dict__[_STATE]
+    engine = state.engine or engine_of(module)
+    return engine.call(state.unit, super(FSDPModule, module).__call__, args, kwargs)
 
 
 _enter: Callable[[ShardedModule, tuple, dict], Any] = _call
@@ -164,6 +167,12 @@ class ShardedModule(FSDPModule):
         state = state_of(self)
         if state.engine is not None:
             state.engine.reset()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As every module's."""
+        if set_to_none:
+            forget_gradients(RaggedDTensor, self.parameters())
+        super(FSDPModule, self).zero_grad(set_to_none)
 
     def _get_fsdp_state(self) -> Any:
         raise NotImplementedError("FSDP2's private state does not exist under cephalorun")

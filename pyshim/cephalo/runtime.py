@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from .clock import Clock
-from .comm import Comm
+from .comm import HostSum, comm_of
 from .offload import Offloader
 from .place import Place
 from .plan import Plan, RankPlan
@@ -45,7 +45,7 @@ class Runtime:
         self.weighting = weighting
         self.group = group
         self.control = dist.new_group(backend="gloo")
-        self.comm = Comm(group, device)
+        self.comm = comm_of(group, device)
         if self.comm.backend == "nccl":
             self.agree_on("the version of NCCL", torch.cuda.nccl.version())
         self.alone = world_size == 1 and plan.plain
@@ -102,13 +102,7 @@ class Runtime:
 
     def sum_over_ranks(self, values: list[float]) -> list[float]:
         """The sums over all ranks of a few numbers, added up in fp64."""
-        if self.comm.world_size == 1:
-            self.clock.pace()  # as a wait for other ranks would
-            return [float(value) for value in values]
-        vector = torch.tensor(values, dtype=torch.float64)
-        with self.clock.waiting("sum of the ranks' notes"):
-            dist.all_reduce(vector, group=self.control)
-        return vector.tolist()
+        return HostSum(values, self.control).wait(self.clock, "sum of the ranks' notes")
 
     def true_everywhere(self, flags: Sequence[bool]) -> list[bool]:
         """For each flag whether it is True on every rank."""

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from .clock import Clock
+from .comm import HostSum
 
 SAMPLES = "samples"
 TOKENS = "tokens"
@@ -58,33 +59,24 @@ class StepWeight:
         self._group = group
         self._targets = targets
         self._mine = float(samples)
-        self._total = self._knowing = 0.0
-        """What counts on all ranks, and the number of ranks that know."""
-        self._started = False
-        self._sums: torch.Tensor | None = None
-        self._work: dist.Work | None = None
-        """The sum of both under way; None where there is one rank."""
+        self._total = 0.0
+        """What counts on all ranks."""
+        self._sums: HostSum | None = None
+        """Of what counts and of the ranks that know, under way."""
         self._known = False
         if kind != TOKENS:
             self._start(True)
 
     def _start(self, known: bool) -> None:
-        self._total, self._knowing = self._mine, float(known)
-        self._started = True
-        if dist.get_world_size(self._group) > 1:
-            self._sums = torch.tensor([self._total, self._knowing], dtype=torch.float64)
-            self._work = dist.all_reduce(self._sums, group=self._group, async_op=True)
+        self._sums = HostSum([self._mine, float(known)], self._group)
 
     def _finish(self) -> None:
-        if not self._started:
+        if self._sums is None:
             self._mine = self._targets.total() if self.samples else 0.0
             self._start(self._targets.seen)
-        if self._work is not None:
-            with self._clock.waiting("sum of what counts"):
-                self._work.wait()
-            self._total, self._knowing = self._sums.tolist()
+        self._total, knowing = self._sums.wait(self._clock, "sum of what counts")
         self._known = True
-        if self._knowing == 0:
+        if knowing == 0:
             raise RuntimeError(
                 "--weighting tokens counts the targets of torch.nn.functional.cross_entropy, and "
                 "no loss of this step came from there; use samples or mean"

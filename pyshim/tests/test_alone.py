@@ -135,7 +135,7 @@ def test_every_operator_is_one_of_plain_pytorch(ranks, foreach):
 
 def copies(case):
     """Operators around a step under mixed precision that plain PyTorch in bf16 does not have."""
-    made, model, _, (optimizer, _) = model_of(case)
+    _, model, _, (optimizer, _) = model_of(case)
     found = []
     for batch in batches(case, 3):
         forward, backward = Operators(), Operators()
@@ -169,7 +169,7 @@ def bits(case, clip, options):
     case.optimizer = lambda parameters: adamw(parameters, **options)
     _, model, plain, optimizers = model_of(case)
     for batch in batches(case, 5):
-        for one, optimizer in zip((model, plain), optimizers):
+        for one in (model, plain):
             one(*batch).mean().backward()
             norm = nn.utils.clip_grad_norm_(one.parameters(), clip)
             assert float(full(norm)) > clip
@@ -240,7 +240,7 @@ def test_parameters_in_bf16(ranks):
 
 
 def no_samples(weightless):
-    made, model, plain, _ = model_of(Case())
+    made, model, _, _ = model_of(Case())
     made.samples_of_batch = lambda: 0 if weightless else None
     batch = batches(Case(), 1)[0]
     model(*batch).mean().backward()
@@ -258,7 +258,7 @@ def not_through_the_root():
     """A loss on what a unit returned, of which the model's own result knows nothing."""
     _, model, plain, optimizers = model_of(Case(build=lambda: Model(tied=False)))
     for batch in batches(Case(), 2):
-        for one, optimizer in zip((model, plain), optimizers):
+        for one in (model, plain):
             kept = []
             handle = one.blocks[1].register_forward_hook(lambda m, a, out, k=kept: k.append(out))
             one(*batch)

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from cephalo import comm as comm_module
 from cephalo import unequal
-from cephalo.comm import Comm
+from cephalo.comm import comm_of
 
 SIZES = {
     1: [(5,), (0,)],
@@ -31,7 +31,7 @@ def everyone(sizes, dtype, seed=0):
 
 
 def _all_sizes(world):
-    comm, rank = Comm(None, torch.device("cpu")), dist.get_rank()
+    comm, rank = comm_of(None, torch.device("cpu")), dist.get_rank()
     for sizes in SIZES[world]:
         for dtype in DTYPES:
             wholes = everyone(sizes, dtype)
@@ -60,7 +60,7 @@ def test_every_split_and_dtype(ranks, world):
 
 def _lanes(world, sizes):
     comm_module.LANE_BYTES = 64  # small buffers take the way of large ones
-    comm, rank = Comm(None, torch.device("cpu")), dist.get_rank()
+    comm, rank = comm_of(None, torch.device("cpu")), dist.get_rank()
     start, several = sum(sizes[:rank]), []
     for turn in range(4):
         wholes = everyone(sizes, torch.float32, seed=turn)
@@ -82,7 +82,7 @@ def test_large_buffers_over_several_lanes_at_once(ranks, sizes):
 
 
 def _sum_in_wide_dtype(world):
-    comm = Comm(None, torch.device("cpu"))
+    comm = comm_of(None, torch.device("cpu"))
     value = torch.full((6,), 256.0 if dist.get_rank() == 0 else 1.0, dtype=torch.bfloat16)
     reduced = comm.reduce(value, (2, 2, 2), torch.float32).wait()
     assert reduced.tolist() == [258.0, 258.0], "a sum in bf16 would be 256"
@@ -93,7 +93,7 @@ def test_bf16_on_the_wire_is_summed_in_fp32(ranks):
 
 
 def _references(world):
-    comm = Comm(None, torch.device("cpu"))
+    comm = comm_of(None, torch.device("cpu"))
     sent = torch.ones(7)
     alive = weakref.ref(sent)
     reduction = comm.reduce(sent, (5, 2), torch.float32)
@@ -122,7 +122,7 @@ def _group_of_some(world):
         for _ in range(3):
             dist.new_group([1, 2])
         return None
-    comm = Comm(group, torch.device("cpu"))
+    comm = comm_of(group, torch.device("cpu"))
     full = torch.zeros(5)
     own = torch.arange(5.0)[:2] if comm.rank == 0 else torch.arange(5.0)[2:]
     comm.gather(full, own, (2, 3)).wait()
