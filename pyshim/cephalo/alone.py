@@ -64,6 +64,9 @@ class AloneBuffer(FlatShard):
             self._cast.untyped_storage().resize_(self._cast.nbytes)
             self._cast.copy_(self.shard)
 
+    def wait(self) -> None:
+        """There is nothing to wait for."""
+
     def show_gathered(self) -> None:
         """Put the plain parameters into the modules."""
         self.show_compute()
