@@ -29,6 +29,7 @@ from . import compat
 
 ELEMENTWISE = (
     optim.Adam,
+    optim.AdamW,
     optim.SGD,
     optim.Adagrad,
     optim.RMSprop,
@@ -39,8 +40,9 @@ ELEMENTWISE = (
     optim.ASGD,
     optim.Rprop,
 )
-"""Classes whose ``step`` looks at one element at a time. AdamW has Adam's. Subclasses that scripts
-write call it through ``super().step()``, with everything of their own around it."""
+"""Classes whose ``step`` looks at one element at a time. AdamW has Adam's until one is made, when
+torch gives it one with hooks. Subclasses that scripts write call it through ``super().step()``,
+with everything of their own around it."""
 
 
 AT_A_TIME_BYTES = 256 << 20
@@ -49,8 +51,7 @@ AT_A_TIME_BYTES = 256 << 20
 
 def install(cls: type) -> None:
     """Replace ``step`` of these classes, and every optimizer's ``zero_grad``, for parameters of
-    ``cls``. Before the first optimizer is made: torch wraps hooks around ``step`` then. A second
-    call does nothing."""
+    ``cls``. A second call does nothing."""
     if getattr(Optimizer.zero_grad, "_cephalo", False):
         return
     Optimizer.zero_grad = _forgetting(cls, Optimizer.zero_grad)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -260,3 +262,26 @@ def _scaling(world):
 @pytest.mark.parametrize("world", LAYOUTS)
 def test_an_inf_on_one_rank_stops_the_step_on_all(ranks, world):
     ranks(world, _scaling, world)
+
+
+AFTER_ANOTHER = """
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
+from cephalo import optimizers, ragged
+ragged.install()
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+rows = ragged.RaggedDTensor.wrap(torch.ones(2), init_device_mesh("cpu", (1,)), (2,), (2,))
+param = torch.nn.Parameter(rows)
+optimizer = torch.optim.AdamW([param], lr=0.5, weight_decay=0.0)
+param.grad = param.detach().clone()
+optimizer.step()
+print(optimizer in optimizers._held, [round(x, 6) for x in param.to_local().tolist()])
+"""
+
+
+def test_a_script_that_made_an_optimizer_before_steps_on_rows_too():
+    ran = subprocess.run(
+        [sys.executable, "-c", AFTER_ANOTHER], capture_output=True, text=True, timeout=120
+    )
+    assert ran.stdout.split(maxsplit=1) == ["True", "[0.5, 0.5]\n"], ran.stderr
