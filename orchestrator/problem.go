@@ -23,6 +23,7 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 
 		FixedMs:  p.FixedMs,
 		Policies: policies(p),
+		ShownOne: p.Script != nil,
 	}
 	for _, u := range p.Model.Units {
 		problem.Units = append(problem.Units, solver.UnitClass{
@@ -43,11 +44,7 @@ func ProblemOf(p profiler.Profile, globalBatch int) (solver.Problem, error) {
 		if d.Rank != i {
 			return solver.Problem{}, usage("profile: devices[%d] has rank %d: devices must stand in the order of their ranks", i, d.Rank)
 		}
-		device := DeviceOf(d)
-		if p.Script != nil {
-			showOneSample(problem.Units, device)
-		}
-		problem.Devices = append(problem.Devices, device)
+		problem.Devices = append(problem.Devices, DeviceOf(d))
 	}
 	if err := problem.Validate(); err != nil {
 		return solver.Problem{}, fmt.Errorf("%w: %w", ErrUsage, err)
@@ -74,32 +71,6 @@ func DeviceOf(d profiler.ProfileDevice) solver.Device {
 		device.Costs[class] = classCost(c)
 	}
 	return device
-}
-
-// showOneSample says what a device without samples does: its script, which does not
-// know of such a thing, is shown one sample that weighs nothing. It costs what one
-// sample costs, with what all units keep for it beside the peak of each.
-func showOneSample(units []solver.UnitClass, d solver.Device) {
-	kept := 0.0
-	for _, u := range units {
-		most := 0.0
-		for _, bytes := range d.Costs[u.Class].KeptBytesPerSample {
-			most = max(most, bytes)
-		}
-		kept += float64(u.Count) * most
-	}
-	for class, c := range d.Costs {
-		c.ForwardMs = atNone(c.ForwardMs, c.ForwardMs.At(1))
-		c.BackwardMs = atNone(c.BackwardMs, c.BackwardMs.At(1))
-		c.MemoryBytes = atNone(c.MemoryBytes, c.MemoryBytes.At(1)+kept)
-		d.Costs[class] = c
-	}
-}
-
-// atNone is the cost with its value for no sample.
-func atNone(c solver.Cost, value float64) solver.Cost {
-	c.Points = append([][2]float64{{0, value}}, c.Points...)
-	return c
 }
 
 func classCost(c profiler.UnitCosts) solver.ClassCost {

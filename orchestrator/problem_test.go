@@ -54,9 +54,9 @@ func TestADeviceWithoutSamplesCostsWhatOneCosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := problem.Devices[1].Costs["Block"]
-	if f, w, m := c.ForwardMs.At(0), c.BackwardMs.At(0), c.MemoryBytes.At(0); f != 12 || w != 24 || m != 1000+4*70 {
-		t.Errorf("without samples: forward %v ms, backward %v ms, %v bytes", f, w, m)
+	none, one := ofSecond(t, problem, 8, 0), ofSecond(t, problem, 7, 1)
+	if none != one || one.ForwardMs != 4*12 || one.BackwardMs != 4*24 {
+		t.Errorf("without samples: %+v, with one: %+v", none, one)
 	}
 	plan, err := Solve(problem, Best)
 	if err != nil {
@@ -75,6 +75,17 @@ func TestADeviceWithoutSamplesCostsWhatOneCosts(t *testing.T) {
 	if got := batchesOf(plan); !slices.Equal(got, []int{8, 0}) {
 		t.Errorf("batches %v: no script is known that would be shown a sample", got)
 	}
+}
+
+// ofSecond is what the second device takes with these batches.
+func ofSecond(t *testing.T, p solver.Problem, batches ...int) solver.RankPrediction {
+	t.Helper()
+	p.FixedBatches, p.Policies = batches, []solver.Policy{solver.Keep}
+	plan, err := Solve(p, Best)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan.Ranks[1].Predicted
 }
 
 func batchesOf(plan solver.Plan) []int {

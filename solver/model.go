@@ -68,6 +68,9 @@ func newModel(p Problem) (*model, error) {
 				}
 				k.costs = append(k.costs, c)
 			}
+			if p.ShownOne {
+				shownOne(p.Units, k.costs)
+			}
 			m.kinds = append(m.kinds, k)
 		}
 		m.kinds[at].ranks = append(m.kinds[at].ranks, i)

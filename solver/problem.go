@@ -74,6 +74,9 @@ type Problem struct {
 	Shares Shares
 	// UseAll gives every rank at least one sample.
 	UseAll bool
+	// ShownOne says that a rank without samples computes one that weighs nothing, as its
+	// script is shown one; without it such a rank costs what the costs have at 0.
+	ShownOne bool
 	// Links say where the devices are; only pipelines and tensor parallelism ask.
 	// Nil where it is not known: the speed is then read off the collectives.
 	Links *Links
