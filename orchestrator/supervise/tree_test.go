@@ -1,7 +1,9 @@
 package supervise
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -178,22 +180,27 @@ func TestExitStatusIsCarriedBack(t *testing.T) {
 func TestNoLineIsLostOrCut(t *testing.T) {
 	const lines, long = 50_000, 10 << 20
 	s := newSupervisor(t)
-	var got, longest int
-	var last string
+	var ends, longest int
+	var line []byte // where reading 10 MB takes long, it comes in pieces
 	c := agentCommand(func(l []byte) {
-		got++
-		longest = max(longest, len(l))
-		if len(l) < 100 {
-			last = string(l)
+		line = append(line, l...)
+		if !bytes.HasSuffix(l, []byte("\n")) {
+			return
 		}
+		if want := fmt.Sprintf("line %d\n", ends); ends < lines && string(line) != want {
+			t.Errorf("got %q, want %q", line, want)
+		}
+		ends++
+		longest = max(longest, len(line))
+		line = line[:0]
 	}, "-lines", "50000", "-long", "10485760", "-partial", "the end", "-exit", "0")
 	tree, err := s.Start(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tree.Outcome()
-	if got != lines+2 || longest != long+1 || last != "the end" {
-		t.Errorf("%d lines, longest %d bytes, last %q", got, longest, last)
+	if ends != lines+1 || longest != long+1 || string(line) != "the end" {
+		t.Errorf("%d lines, longest %d bytes, then %q", ends, longest, line)
 	}
 }
 

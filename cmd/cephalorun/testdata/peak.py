@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
 from cephalo import memory, runtime, sharding
-from cephalo.flat import FlatBuffer
+from cephalo.gathered import FlatBuffer
 from cephalo.memory import _StorageWatch
 from cephalo.plan import parse_plan
 from cephalo.runtime import Runtime
