@@ -68,7 +68,7 @@ func (s *session) ownGlobalBatch() (batch int, why string, err error) {
 func (s *session) sayIdle() {
 	for i, r := range s.plan.Ranks {
 		if r.Batch == 0 {
-			s.screen.say("note: %s only keeps state; the script sees one sample there that weighs nothing, and what it adds up over ranks by itself contains it", s.devices.Chosen[i].Name)
+			s.screen.say("note: %s has no samples; its script is shown one that weighs nothing, and what it adds up over ranks by itself contains it", s.devices.Chosen[i].Name)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (s *session) writePlan() error {
 		return err
 	}
 	s.note(events.Event{Kind: events.PlanMade, Message: s.plan.Strategy, Samples: s.plan.GlobalBatch, StepMs: s.plan.Predicted.IterationMs})
-	s.screen.say("%s", show.Plan(s.plan, s.names()))
+	s.screen.say("%s", show.Plan(s.plan, s.names(), s.restarts.GlobalBatch == 0 && s.spec.Wishes.Batches != nil))
 	s.sayIdle()
 	return nil
 }

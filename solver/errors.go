@@ -17,21 +17,13 @@ type InfeasibleError struct {
 }
 
 // Error is one sentence with the device, the bytes and the remedy.
-func (e *InfeasibleError) Error() string {
-	missing := fmt.Sprintf("%d bytes", e.MissingBytes)
+func (e *InfeasibleError) Error() string { return "no plan fits: " + e.lacks() }
+
+// lacks is the sentence, for one of several plans.
+func (e *InfeasibleError) lacks() string {
+	missing := count(int(e.MissingBytes), "byte")
 	if words := amount(e.MissingBytes); words != missing {
 		missing += " (" + words + ")"
 	}
-	return fmt.Sprintf("no plan fits: device %d (%s) lacks %s: %s; %s", e.Rank, e.Device, missing, e.Detail, e.Remedy)
-}
-
-// amount is a number of bytes in words.
-func amount(n int64) string {
-	switch {
-	case n < 10<<10:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 1<<30:
-		return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	return fmt.Sprintf("device %d (%s) lacks %s: %s; %s", e.Rank, e.Device, missing, e.Detail, e.Remedy)
 }

@@ -34,6 +34,7 @@ type StepPrediction struct {
 // ones but those that other parts have.
 type passPart struct {
 	step, kept int
+	units      float64 // so many
 	unitMs     float64
 	rank       int // the slowest, -1 if the link binds
 }
@@ -180,7 +181,7 @@ func (m *model) pass(out *Prediction, a Allocation, d, laps int, beside overlap,
 			continue
 		}
 		times, units := beside.linkMs, float64(laps*(end-from))
-		part := passPart{step: d, kept: end, unitMs: beside.linkMs, rank: -1}
+		part := passPart{step: d, kept: end, units: units, unitMs: beside.linkMs, rank: -1}
 		for i, l := range loads {
 			t := l.times[d]
 			if kept(i) >= end {

@@ -1,9 +1,6 @@
 package solver
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // Even is the best plan that stock FSDP can run with layered accumulation:
 // equal batches, equal shares, one microbatch size and one activation policy
@@ -22,7 +19,7 @@ func Even(p Problem) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	plan.Alternatives = []Alternative{m.alternative(StrategyEvenOrdinary, true, plan.Predicted.IterationMs)}
+	plan.Alternatives = []Alternative{m.alternative(StrategyEvenOrdinary, m.evenRun(true), plan.Predicted.IterationMs)}
 	return plan, nil
 }
 
@@ -96,26 +93,4 @@ func (m *model) evenAllocation(size int, policy Policy, ordinary bool) Allocatio
 		a.Ranks = append(a.Ranks, RankAllocation{Batch: batch, MicroBatches: o.microBatches(), StatePPM: evenPPM(rank, ranks), Activations: policy})
 	}
 	return a
-}
-
-// alternative says what an even strategy would cost beside a plan.
-func (m *model) alternative(strategy string, ordinary bool, planMs float64) Alternative {
-	a, cost, err := m.even(ordinary)
-	if err != nil {
-		return Alternative{Strategy: strategy, Reason: err.Error()}
-	}
-	how := fmt.Sprintf("%d samples on every device", a.Ranks[0].Batch)
-	if ordinary {
-		pieces := len(a.Ranks[0].MicroBatches)
-		how = fmt.Sprintf("%s, all parameters gathered for each of the %d microbatches", how, pieces)
-		if pieces == 1 {
-			how = fmt.Sprintf("%d samples on every device as one microbatch", a.Ranks[0].Batch)
-		}
-	}
-	verdict := fmt.Sprintf("%.2f times the plan's time", cost.IterationMs/planMs)
-	if planMs == 0 {
-		verdict = "as fast as the plan"
-	}
-	return Alternative{Strategy: strategy, IterationMs: tidy(cost.IterationMs),
-		Reason: fmt.Sprintf("%s: %s; %s", verdict, how, m.bottleneck(cost))}
 }

@@ -55,12 +55,12 @@ func Explain(p Problem, plan Plan) (Explanation, error) {
 		if cost.IterationMs > 0 {
 			r.IdleShare = max(0, 1-(load.ForwardMs+load.BackwardMs)/cost.IterationMs)
 		}
-		limit, lack := m.limitOf(i, a, cost)
-		r.Limit, r.Why = limit, m.why(limit, lack, load)
+		l := m.limitOf(i, a, cost)
+		r.Limit, r.Why = l.limit, m.why(l, cost, load)
 		out.Ranks = append(out.Ranks, r)
 	}
 	ask := &whatIf{m: m, nowMs: cost.IterationMs}
-	if out.Unused, err = ask.unused(a); err != nil {
+	if out.Unused, err = ask.unused(a, cost.Ranks); err != nil {
 		return Explanation{}, err
 	}
 	if plan.Strategy != StrategyCephalo {
@@ -71,24 +71,4 @@ func Explain(p Problem, plan Plan) (Explanation, error) {
 	}
 	out.Help, err = ask.help(a, out.Ranks)
 	return out, err
-}
-
-func (m *model) why(limit Limit, lack int64, load RankLoad) string {
-	switch limit {
-	case LimitCompute:
-		return "it computes as long as the others wait; one sample more would take longer"
-	case LimitMemory:
-		return fmt.Sprintf("one sample more would fit into the time and lacks %s of memory", amount(lack))
-	case LimitLink:
-		return "the collectives take longer than any device computes"
-	}
-	return fmt.Sprintf("it has time and %s of memory to spare, but no sample is left for it", amount(load.HeadroomBytes()))
-}
-
-// seconds is a time in words.
-func seconds(ms float64) string {
-	if ms < 1000 {
-		return fmt.Sprintf("%.1f ms", ms)
-	}
-	return fmt.Sprintf("%.2f s", ms/1000)
 }

@@ -36,7 +36,7 @@ func TestExplainLink(t *testing.T) {
 	p := twoDevices()
 	p.Collectives = map[string]Collective{"block": {AllGatherMs: 500, ReduceScatterMs: 100}}
 	_, e := explain(t, p)
-	if !strings.HasPrefix(e.Bottleneck, "link: the backward of block takes 1200.0 of 2802.0 ms") {
+	if !strings.HasPrefix(e.Bottleneck, "link: the backward of block takes 1.20 of 2.80 s") {
 		t.Errorf("got %q", e.Bottleneck)
 	}
 	if e.Ranks[0].Limit != LimitLink {
@@ -75,13 +75,13 @@ func TestExplainUnused(t *testing.T) {
 	slow.ForwardMs, slow.BackwardMs = Cost{Tail: Line{100, 0}}, Cost{Tail: Line{500, 0}}
 	p.Devices[1].Costs["block"] = slow
 	_, e := explain(t, p)
-	want := "device 1 (slow) not used, it only stores state: with it 1.41 s, without it 54.0 ms; its memory is needed"
+	want := "device 1 (slow) not used, it only stores state: with a sample for it 1.41 s, without 54.0 ms; its memory is needed"
 	if len(e.Unused) != 1 || e.Unused[0] != want {
 		t.Errorf("got %q, want %q", e.Unused, want)
 	}
 	// With room for all the state on one device there is nothing to gather.
 	p.Devices[0].UsableMemoryBytes = 2000
-	want = "device 1 (slow) not used, it only stores state: with it 1.41 s, without it 54.0 ms; left out altogether 50.0 ms, so run without it (--devices)"
+	want = "device 1 (slow) not used, it only stores state: with a sample for it 1.41 s, without 54.0 ms; left out altogether 50.0 ms, so run without it (--devices)"
 	if _, e = explain(t, p); len(e.Unused) != 1 || e.Unused[0] != want {
 		t.Errorf("got %q, want %q", e.Unused, want)
 	}
@@ -101,7 +101,7 @@ func TestExplainLeftOutWithOverlapLoss(t *testing.T) {
 	p.Devices[1].Costs["block"] = slow
 	_, e := explain(t, p)
 	// Two units of 6 and 18 ms beside 3 and 4, and 6 more; alone there is nothing to gather.
-	want := "device 1 (slow) not used, it only stores state: with it 1.42 s, without it 68.0 ms; left out altogether 50.0 ms, so run without it (--devices)"
+	want := "device 1 (slow) not used, it only stores state: with a sample for it 1.42 s, without 68.0 ms; left out altogether 50.0 ms, so run without it (--devices)"
 	if len(e.Unused) != 1 || e.Unused[0] != want {
 		t.Errorf("got %q, want %q", e.Unused, want)
 	}

@@ -27,9 +27,12 @@ func (w *whatIf) nextBest(shares Shares) (string, error) {
 			return "", err
 		}
 		none := m.infeasible()
-		return fmt.Sprintf("next best: none; with %s shares nothing fits: device %d (%s) lacks %s", p.Shares, none.Rank, none.Device, amount(none.MissingBytes)), nil
+		return fmt.Sprintf("next best: none; with %s shares nothing fits: %s lacks %s", p.Shares, m.device(none.Rank), amount(none.MissingBytes)), nil
 	}
-	return fmt.Sprintf("next best: with %s shares %s (+%.1f %%)", p.Shares, seconds(next.bestMs), max(0, 100*(next.bestMs/w.nowMs-1))), nil
+	if percent := 100 * (next.bestMs/w.nowMs - 1); percent >= 0.05 {
+		return fmt.Sprintf("next best: with %s shares %s (+%.1f %%)", p.Shares, seconds(next.bestMs), percent), nil
+	}
+	return fmt.Sprintf("next best: with %s shares, as fast", p.Shares), nil
 }
 
 // help says which change would shorten the iteration most: memory on the
@@ -94,42 +97,11 @@ func (w *whatIf) helpMemory(a Allocation, k *kind, bestMs float64) (string, erro
 	}
 	more.settle()
 	after := more.allocate()
-	where := fmt.Sprintf("device %d (%s)", k.ranks[0], label(k.device))
+	where := w.m.device(k.ranks[0])
 	if len(k.ranks) > 1 {
 		where = fmt.Sprintf("each of the %d devices like %d (%s)", len(k.ranks), k.ranks[0], label(k.device))
 	}
-	return fmt.Sprintf("what would help most: %s more on %s would allow %s: +%.1f %% samples/s", amount(high), where, changed(k, a, after), 100*(w.nowMs/more.bestMs-1)), nil
-}
-
-// changed is what the ranks of a kind would do in place of what they do.
-func changed(k *kind, before, after Allocation) string {
-	first := k.ranks[0]
-	was, would, old, now := 0, 0, before.Ranks[first], after.Ranks[first]
-	for _, rank := range k.ranks {
-		was, would = was+before.Ranks[rank].Batch, would+after.Ranks[rank].Batch
-	}
-	together := ""
-	if len(k.ranks) > 1 {
-		together = " on them together"
-	}
-	switch {
-	case would != was:
-		return fmt.Sprintf("%d samples in place of %d%s", would, was, together)
-	case largest(now) != largest(old):
-		return fmt.Sprintf("microbatch %d in place of %d", largest(now), largest(old))
-	case now.Activations != old.Activations:
-		return fmt.Sprintf("%s activations in place of %s", now.Activations, old.Activations)
-	}
-	return fmt.Sprintf("%.1f %% of the state there in place of %.1f %%", float64(now.StatePPM)/1e4, float64(old.StatePPM)/1e4)
-}
-
-// largest is the largest microbatch of a rank.
-func largest(r RankAllocation) int {
-	most := 0
-	for _, b := range r.MicroBatches {
-		most = max(most, b)
-	}
-	return most
+	return fmt.Sprintf("what would help most: %s more on %s would allow %s: +%.1f %% samples/s", amount(high), where, w.m.changed(k, a, after), 100*(w.nowMs/more.bestMs-1)), nil
 }
 
 // helpLink says what collectives in half the time would bring.

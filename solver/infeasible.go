@@ -8,14 +8,14 @@ import (
 // lacking explains why one rank does not fit what it was given.
 func (m *model) lacking(rank int, missing int64, r RankLoad, a RankAllocation) *InfeasibleError {
 	d := m.problem.Devices[rank]
-	detail := fmt.Sprintf("%d samples with %s activations need %s of computing and %s of activations beside %s of state and %s reserved, and %s are usable",
-		a.Batch, a.Activations, amount(r.PeakBytes), amount(r.KeptBytes), amount(r.StateBytes), amount(r.ReservedBytes), amount(r.UsableBytes))
+	detail := fmt.Sprintf("%s with %s activations need %s of computing and %s of activations beside %s of state and %s reserved, and %s are usable",
+		m.samples(a.Batch), a.Activations, amount(r.PeakBytes), amount(r.KeptBytes), amount(r.StateBytes), amount(r.ReservedBytes), amount(r.UsableBytes))
 	if step := m.problem.memoryFor(r.StateBytes - r.MostStateBytes); step >= missing {
 		detail = fmt.Sprintf("the optimizer's step takes %s beside %s of state, and %s are usable",
 			amount(m.problem.memoryFor(r.StateBytes)-r.StateBytes), amount(r.StateBytes), amount(r.UsableBytes))
 	}
 	if d.HostMemoryBytes > 0 && r.HostBytes > d.HostMemoryBytes && -r.HeadroomBytes() < missing {
-		detail = fmt.Sprintf("%d samples offload %s into host memory, and %s are allowed", a.Batch, amount(r.HostBytes), amount(d.HostMemoryBytes))
+		detail = fmt.Sprintf("%s offload %s into host memory, and %s are allowed", count(a.Batch, "sample"), amount(r.HostBytes), amount(d.HostMemoryBytes))
 	}
 	return &InfeasibleError{
 		Rank: rank, Device: label(d), MissingBytes: missing, Detail: detail,
@@ -104,7 +104,7 @@ func (m *model) nearest(kinds []*frugal, shares Shares, picks [][]int) *Infeasib
 		missing := max(state+arriving-f.room(batch), m.problem.memoryFor(state-f.k.mostState))
 		if best.MissingBytes < 0 || lacking == 0 && missing < best.MissingBytes || alone && lacking == len(list) {
 			best = &InfeasibleError{Rank: f.k.ranks[0], Device: label(f.k.device), MissingBytes: missing,
-				Detail: fmt.Sprintf("with %d samples it has %s left for %s of state", batch, amount(max(0, f.room(batch))), amount(state))}
+				Detail: m.leaves(f, batch, state)}
 		}
 	}
 	best.MissingBytes = m.fewest(best.Rank, best.MissingBytes, shares)
@@ -113,6 +113,40 @@ func (m *model) nearest(kinds []*frugal, shares Shares, picks [][]int) *Infeasib
 		best.Remedy = fmt.Sprintf("it needs %s more usable memory; other devices that are too small as well: %d", amount(best.MissingBytes), lacking-1)
 	}
 	return best
+}
+
+// leaves says what a batch leaves for state on a device.
+func (m *model) leaves(f *frugal, batch int, state int64) string {
+	room := f.room(batch)
+	if room >= 0 {
+		return fmt.Sprintf("with %s it has %s left for %s of state", m.samples(batch), amount(room), amount(state))
+	}
+	d := f.k.device
+	if batch == 0 && !m.problem.ShownOne && d.ReservedBytes > d.UsableMemoryBytes {
+		return fmt.Sprintf("%s are reserved there, and %s are usable", amount(d.ReservedBytes), amount(d.UsableMemoryBytes))
+	}
+	return fmt.Sprintf("with %s it lacks %s even without any of the state", m.samples(batch), amount(-room))
+}
+
+// doNotFit says that about a batch by hand.
+func (m *model) doNotFit(batch int) string {
+	switch {
+	case batch > 1:
+		return fmt.Sprintf("its %d samples do not fit, however they are cut", batch)
+	case batch == 1:
+		return "its sample does not fit"
+	case m.problem.ShownOne:
+		return "the sample that its script is shown, though it has none of the step, does not fit"
+	}
+	return "it does not fit even without samples"
+}
+
+// samples of a rank in words.
+func (m *model) samples(batch int) string {
+	if batch == 0 && m.problem.ShownOne {
+		return "one sample of no weight, as its script is shown,"
+	}
+	return count(batch, "sample")
 }
 
 // fewest is the smallest number of bytes that, added to a device, makes it all fit, found
@@ -160,7 +194,7 @@ func (m *model) infeasibleByHand(shares Shares) *InfeasibleError {
 		ppm += len(f.k.ranks) * max(0, f.share(f.k.fixed))
 		if missing := max(state-room, m.problem.memoryFor(state-f.k.mostState)); missing > worst.MissingBytes {
 			worst = &InfeasibleError{Rank: f.k.ranks[0], Device: label(f.k.device), MissingBytes: missing,
-				Detail: fmt.Sprintf("its %d samples do not fit, however they are cut", f.k.fixed),
+				Detail: m.doNotFit(f.k.fixed),
 				Remedy: "give it fewer samples or more memory"}
 		}
 	}
@@ -176,6 +210,6 @@ func (m *model) infeasibleByHand(shares Shares) *InfeasibleError {
 	return &InfeasibleError{Rank: tight.k.ranks[0], Device: label(tight.k.device),
 		MissingBytes: m.fewest(tight.k.ranks[0],
 			m.problem.memoryFor(part(m.stateBytes, TotalPPM-ppm))+m.transit(m.stateBytes, m.window(m.every()), TotalPPM-ppm)+int64(len(m.kindOf))*m.window(m.every()), shares),
-		Detail: fmt.Sprintf("with these batches all devices together hold only %.1f %% of the state, and its %d samples leave the least room", float64(ppm)/1e4, tight.k.fixed),
+		Detail: fmt.Sprintf("with these batches all devices together hold only %.1f %% of the state, and its %s leave the least room", float64(ppm)/1e4, m.samples(tight.k.fixed)),
 		Remedy: "give it fewer samples, or so much more memory"}
 }

@@ -35,10 +35,7 @@ func SolveWithin(p Problem, boxes int) (Plan, float64, error) {
 	if err != nil {
 		return Plan{}, 0, err
 	}
-	plan.Alternatives = []Alternative{
-		m.alternative(StrategyEven, false, plan.Predicted.IterationMs),
-		m.alternative(StrategyEvenOrdinary, true, plan.Predicted.IterationMs),
-	}
+	plan.Alternatives = m.alternatives(plan.Predicted.IterationMs)
 	return plan, min(low, plan.Predicted.IterationMs), nil
 }
 

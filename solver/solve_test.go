@@ -217,7 +217,7 @@ func TestInfeasible(t *testing.T) {
 			continue
 		}
 		checked++
-		if none.MissingBytes < 1 || !strings.Contains(err.Error(), fmt.Sprintf("device %d (%s) lacks %d bytes", none.Rank, none.Device, none.MissingBytes)) {
+		if none.MissingBytes < 1 || !strings.Contains(err.Error(), fmt.Sprintf("device %d (%s) lacks %s", none.Rank, none.Device, count(int(none.MissingBytes), "byte"))) {
 			t.Fatalf("problem %d: %v", i, err)
 		}
 		less := withMemory(p, none.Rank, none.MissingBytes-1)

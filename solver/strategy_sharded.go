@@ -56,7 +56,7 @@ func (e even) Predict(p Problem) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	return m.outcome(a, cost, fmt.Sprintf("%d samples each in %s; %s", a.Ranks[0].Batch, pieces(len(a.Ranks[0].MicroBatches)), m.bottleneck(cost))), nil
+	return m.outcome(a, cost, fmt.Sprintf("%s in %s; %s", m.each(a), pieces(len(a.Ranks[0].MicroBatches)), m.bottleneck(cost))), nil
 }
 
 // memoryBalance divides the state by memory and nothing by speed: every device
@@ -95,13 +95,21 @@ func (memoryBalance) Predict(p Problem) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	return m.outcome(a, cost, fmt.Sprintf("%d samples each; %s", p.FixedBatches[0], m.bottleneck(cost))), nil
+	return m.outcome(a, cost, fmt.Sprintf("%s; %s", m.each(a), m.bottleneck(cost))), nil
 }
 
 // free is the problem without what was set by hand for our own plan.
 func (p Problem) free() Problem {
 	p.FixedBatches, p.UseAll, p.used, p.Shares = nil, false, nil, ""
 	return p
+}
+
+// each is the batch of all devices, as far as it is the same.
+func (m *model) each(a Allocation) string {
+	if m.problem.GlobalBatch%len(a.Ranks) != 0 {
+		return "at most " + count(a.Ranks[0].Batch, "sample") + " each"
+	}
+	return count(a.Ranks[0].Batch, "sample") + " each"
 }
 
 func pieces(n int) string {

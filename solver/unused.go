@@ -7,14 +7,14 @@ import (
 
 // unused says for every kind of device that got no sample (eight of them at
 // most) what one would cost.
-func (w *whatIf) unused(a Allocation) ([]string, error) {
+func (w *whatIf) unused(a Allocation, loads []RankLoad) ([]string, error) {
 	var sentences []string
 	for _, k := range w.m.kinds {
 		for _, rank := range k.ranks {
 			if a.Ranks[rank].Batch > 0 {
 				continue
 			}
-			sentence, err := w.sayUnused(rank)
+			sentence, err := w.sayUnused(rank, loads[rank])
 			if err != nil {
 				return nil, err
 			}
@@ -28,8 +28,8 @@ func (w *whatIf) unused(a Allocation) ([]string, error) {
 	return sentences, nil
 }
 
-func (w *whatIf) sayUnused(rank int) (string, error) {
-	who := fmt.Sprintf("device %d (%s) not used, it only stores state", rank, label(w.m.problem.Devices[rank]))
+func (w *whatIf) sayUnused(rank int, load RankLoad) (string, error) {
+	who := w.m.device(rank) + idleWork(w.m.problem, load)
 	if w.m.problem.FixedBatches != nil {
 		return who + ": its batch is 0 by hand", nil
 	}
@@ -46,7 +46,19 @@ func (w *whatIf) sayUnused(rank int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s: with it %s, without it %s%s", who, seconds(with.bestMs), seconds(w.nowMs), alone), nil
+	return fmt.Sprintf("%s: with a sample for it %s, without %s%s", who, seconds(with.bestMs), seconds(w.nowMs), alone), nil
+}
+
+// idleWork is what a device without samples does.
+func idleWork(p Problem, load RankLoad) string {
+	ms := load.ForwardMs + load.BackwardMs
+	switch {
+	case p.ShownOne:
+		return fmt.Sprintf(" has no samples of the step; its script is shown one that weighs nothing and takes %s", seconds(ms))
+	case ms > 0:
+		return fmt.Sprintf(" has no samples; it stores state and computes for %s", seconds(ms))
+	}
+	return " not used, it only stores state"
 }
 
 // leftOut says what the plan costs if the device does not even store state.

@@ -44,7 +44,7 @@ func planFromFile(a *app, o *options, f planFlags) error {
 	if err != nil {
 		return err
 	}
-	return printPlanned(a, o, f, planned, problem, show.Plan(planned.Plan, planned.Names))
+	return printPlanned(a, o, f, planned, problem, show.Plan(planned.Plan, planned.Names, len(o.batches) > 0))
 }
 
 // printPlanned prints the plan, what else was asked, and why the plan is as it is, after

@@ -10,19 +10,27 @@ import (
 )
 
 // Plan is the table of a plan with its bottleneck and its alternatives. names are the
-// devices' names by rank; where there is none the plan's own word stands.
-func Plan(p solver.Plan, names []string) string {
+// devices' names by rank; where there is none the plan's own word stands. byHand says that
+// the batches were given.
+func Plan(p solver.Plan, names []string, byHand bool) string {
 	header := []string{"rank", "device", "activations", "batch", "microbatches", "state", "forward", "backward", "memory", "usable"}
 	var rows [][]string
 	for i, r := range p.Ranks {
 		rows = append(rows, []string{
-			number(r.Rank), nameOf(names, i, r.Device), activations(r), number(r.Batch), microbatches(r.MicroBatches), share(r.StatePPM),
+			number(r.Rank), nameOf(names, i, r.Device), activations(r), number(r.Batch), microbatchesOf(r), share(r.StatePPM),
 			Ms(r.Predicted.ForwardMs), Ms(r.Predicted.BackwardMs), Bytes(r.Predicted.MemoryBytes), Bytes(r.Predicted.UsableMemoryBytes),
 		})
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "plan: %s, global batch %d, %s shares of the training state%s\n", p.Strategy, p.GlobalBatch, p.Shares, exceptions(p))
+	what := p.Strategy
+	if byHand {
+		what = "batches by hand"
+	}
+	fmt.Fprintf(&b, "plan: %s, global batch %d, %s shares of the training state%s\n", what, p.GlobalBatch, p.Shares, exceptions(p))
 	b.WriteString(table(header, rows, 3))
+	if slices.ContainsFunc(p.Ranks, shownOne) {
+		fmt.Fprintf(&b, "%s: no samples of the step; it computes one that weighs nothing\n", weighsNothing)
+	}
 	fmt.Fprintf(&b, "predicted: %s per step, %s samples/s; %s\n",
 		Ms(p.Predicted.IterationMs), rate(p.Predicted.SamplesPerSecond), p.Predicted.Bottleneck)
 	for _, a := range p.Alternatives {
@@ -70,6 +78,21 @@ func nameOf(names []string, i int, otherwise string) string {
 		return names[i]
 	}
 	return otherwise
+}
+
+// weighsNothing stands for the sample that a script without samples is shown.
+const weighsNothing = "(1)"
+
+// shownOne says that a rank computes although it has no samples.
+func shownOne(r solver.RankPlan) bool {
+	return r.Batch == 0 && r.Predicted.ForwardMs+r.Predicted.BackwardMs > 0
+}
+
+func microbatchesOf(r solver.RankPlan) string {
+	if shownOne(r) {
+		return weighsNothing
+	}
+	return microbatches(r.MicroBatches)
 }
 
 // microbatches writes 7,7,7,6 as "3x7+6".

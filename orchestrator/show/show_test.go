@@ -43,16 +43,24 @@ func TestGolden(t *testing.T) {
 			{Rank: 0, Device: "GPU-8f0a", Batch: 48, MicroBatches: []int{7, 7, 7, 7, 7, 7, 6}, StatePPM: 912345, ClassStatePPM: map[string]int{"GPT (root)": 500_000, "Norm": 0}, Activations: solver.Keep,
 				Predicted: solver.RankPrediction{ForwardMs: 12.34, BackwardMs: 1234.5, MemoryBytes: 3 << 30, UsableMemoryBytes: 140 << 30}},
 			{Rank: 1, Device: "virtual-slow", MicroBatches: []int{}, StatePPM: 87655, ClassStatePPM: map[string]int{"GPT (root)": 500_000, "Norm": 1_000_000}, Activations: solver.Recompute, KeptUnits: map[string]int{"Block": 5}},
+			{Rank: 2, Device: "virtual-idle", MicroBatches: []int{}, ClassStatePPM: map[string]int{"GPT (root)": 0, "Norm": 0}, Activations: solver.Keep,
+				Predicted: solver.RankPrediction{ForwardMs: 38.3, BackwardMs: 99.8, MemoryBytes: 1 << 30, UsableMemoryBytes: 2 << 30}},
 		},
 		Predicted:    solver.PlanPrediction{IterationMs: 1300, SamplesPerSecond: 49.2, Bottleneck: "GPU 0 computes all the time"},
 		Alternatives: []solver.Alternative{{Strategy: "even", IterationMs: 2600, Reason: "2.00 times the plan's time"}, {Strategy: "even-ordinary", Reason: "lacks 5 bytes"}},
-	}, []string{"NVIDIA H200", "slow"}))
+	}, []string{"NVIDIA H200", "slow"}, false))
 	report := Report{Run: "20260102-030405-train", Dir: "/state/runs/x", Outcome: "done", Steps: 20, SkippedSteps: 2, GlobalBatch: 64,
 		HasLoss: true, FirstLoss: 5.5, LastLoss: 2.9, PredictedStepMs: 100, MeasuredStepMs: 110, SamplesPerSecond: 581, Seconds: 12.3,
 		Ranks: []ReportRow{{Rank: 0, Device: "big", Batch: 48, PredictedComputeMs: 90, MeasuredComputeMs: 95, PredictedWaitMs: 10, MeasuredWaitMs: 15, PredictedMemoryBytes: 1 << 30, MeasuredMemoryBytes: 2 << 30}}}
 	golden(t, "report.txt", report.Text())
 	report.Steps, report.MeasuredStepMs, report.HasLoss = 1, 0, false
 	golden(t, "report-short.txt", report.Text())
+}
+
+func TestAPlanByHandSaysSo(t *testing.T) {
+	if got := Plan(solver.Plan{Strategy: "cephalo", GlobalBatch: 8, Shares: solver.EvenShares}, nil, true); !strings.HasPrefix(got, "plan: batches by hand, global batch 8, even shares") {
+		t.Error(got)
+	}
 }
 
 func TestProgressFitsTheTerminal(t *testing.T) {
