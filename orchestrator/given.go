@@ -31,11 +31,11 @@ func (s *session) readGiven() error {
 	if s.spec.Script == "" {
 		return nil
 	}
-	if _, _, err := s.spec.batchByHand(); err != nil {
+	if err := s.spec.batchForEach(len(s.devices.Chosen)); err != nil {
 		return err
 	}
-	if n := len(s.spec.Wishes.Batches); n > 0 && n != len(s.devices.Chosen) {
-		return usage("--batches gives %d batches, and there are %d devices", n, len(s.devices.Chosen))
+	if _, _, err := s.spec.batchByHand(); err != nil {
+		return err
 	}
 	if s.spec.PlanFile == "" && s.spec.ProfileFile == "" {
 		return nil

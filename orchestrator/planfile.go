@@ -14,6 +14,9 @@ func PlanFile(spec Spec) (Planned, solver.Problem, error) {
 	if err != nil {
 		return Planned{}, solver.Problem{}, err
 	}
+	if err := spec.batchForEach(len(p.Devices)); err != nil {
+		return Planned{}, solver.Problem{}, err
+	}
 	batch, _, err := spec.batchByHand()
 	if err != nil {
 		return Planned{}, solver.Problem{}, err

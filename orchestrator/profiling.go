@@ -74,13 +74,16 @@ func (s *session) readProfile(fingerprint string) error {
 		return usage("profile %s is of another model or set-up (%.15s… and not %.15s…): measure again by leaving --profile out",
 			s.spec.ProfileFile, p.Fingerprint, fingerprint)
 	}
+	for _, doubt := range p.Doubts() {
+		s.screen.say("note: %s: %s", s.spec.ProfileFile, doubt)
+	}
 	s.profile = p
 	return nil
 }
 
 // ReadProfileFile reads a profile; whatever is wrong with it is the user's to mend.
 func ReadProfileFile(path string) (profiler.Profile, error) {
-	p, err := profiler.ReadProfile(path)
+	p, err := profiler.ReadGivenProfile(path)
 	if err != nil {
 		return profiler.Profile{}, fmt.Errorf("%w: %w", ErrUsage, err)
 	}

@@ -1,6 +1,9 @@
 package orchestrator
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/cephalorun/cephalorun/profiler"
 	"github.com/cephalorun/cephalorun/solver"
 )
@@ -33,6 +36,36 @@ func (s Spec) batchByHand() (batch int, why string, err error) {
 	return sum, "the sum of --batches", nil
 }
 
+// batchForEach refuses batches by hand for another number of devices.
+func (s Spec) batchForEach(devices int) error {
+	if n := len(s.Wishes.Batches); n > 0 && n != devices {
+		return usage("--batches gives %s, and there %s: give one for each, such as %s", batchesGiven(n), areDevices(devices), exampleBatches(devices))
+	}
+	return nil
+}
+
+func batchesGiven(n int) string {
+	if n == 1 {
+		return "1 batch"
+	}
+	return fmt.Sprintf("%d batches", n)
+}
+
+func areDevices(n int) string {
+	if n == 1 {
+		return "is 1 device"
+	}
+	return fmt.Sprintf("are %d devices", n)
+}
+
+// exampleBatches is what such a list looks like.
+func exampleBatches(devices int) string {
+	if devices > 8 {
+		return "4,4,..."
+	}
+	return strings.TrimSuffix(strings.Repeat("4,", devices), ",")
+}
+
 // solve makes the plan of a profile, and the curve of the batches that it was chosen
 // from. With Wishes.Auto the batch is only where to start.
 func (s Spec) solve(p profiler.Profile, batch int) (solver.Plan, solver.Problem, []solver.BatchPoint, error) {
@@ -61,8 +94,8 @@ func (s Spec) problem(p profiler.Profile, batch int) (solver.Problem, error) {
 	if err != nil {
 		return solver.Problem{}, err
 	}
-	if n := len(s.Wishes.Batches); n > 0 && n != len(problem.Devices) {
-		return solver.Problem{}, usage("--batches gives %d batches, and there are %d devices", n, len(problem.Devices))
+	if err := s.batchForEach(len(problem.Devices)); err != nil {
+		return solver.Problem{}, err
 	}
 	if s.Wishes.Batches != nil {
 		problem.FixedBatches = s.Wishes.Batches

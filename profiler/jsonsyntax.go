@@ -16,6 +16,7 @@ func OpenJSON(data []byte, problems *ProblemList) *Fields {
 		problems.Add(p.Path, "%s", p.Message)
 		return &Fields{problems: &ProblemList{}} // nothing more to say about it
 	}
+	givenTwice(data, problems)
 	return NewFields("", data, problems)
 }
 

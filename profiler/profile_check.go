@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sort"
+	"strconv"
 )
 
 // Limits beyond which a number is a slip and no measurement.
@@ -52,7 +53,7 @@ func (p Profile) check(l *ProblemList) {
 			uuids[d.UUID] = i
 		}
 		if d.Rank >= len(p.Devices) {
-			l.Add(path+".rank", "is %d, but there are %d devices: ranks are 0 to %d", d.Rank, len(p.Devices), len(p.Devices)-1)
+			l.Add(path+".rank", "is %d, and the ranks of %d listed are 0 to %d", d.Rank, len(p.Devices), len(p.Devices)-1)
 		}
 	}
 	for _, class := range classes {
@@ -92,7 +93,9 @@ func (m Model) check(l *ProblemList) {
 		l.Add("model.state_bytes_per_parameter", "is %v, must be above 0", s)
 	}
 	inRange(l, "model.state_bytes_per_parameter", m.StateBytesPerParameter, 0, maxBytesPerParam)
-	inRange(l, "model.gradient_bytes_per_parameter", m.GradientBytesPerParameter, 0, m.StateBytesPerParameter)
+	if m.StateBytesPerParameter > 0 { // else a bound that is wrong itself says nothing
+		inRange(l, "model.gradient_bytes_per_parameter", m.GradientBytesPerParameter, 0, m.StateBytesPerParameter)
+	}
 	inRange(l, "model.step_bytes_per_parameter", m.StepBytesPerParameter, 0, maxBytesPerParam)
 	if len(m.Units) == 0 {
 		l.Add("model.units", "is empty: a model needs at least one unit")
@@ -110,7 +113,7 @@ func (m Model) check(l *ProblemList) {
 		inRange(l, path+".parameters", float64(u.Parameters), 0, maxParameters)
 		inRange(l, path+".received_bytes", float64(u.ReceivedBytes), 0, maxMemoryBytes)
 		inRange(l, path+".overlap_loss", u.OverlapLoss, 0, 1)
-		if n := u.Trainable(); n < 0 || n > u.Parameters {
+		if n := u.Trainable(); u.Parameters >= 0 && (n < 0 || n > u.Parameters) {
 			l.Add(path+".trainable_parameters", "is %d, must be 0 to %d (the unit's parameters)", n, u.Parameters)
 		}
 	}
@@ -127,7 +130,9 @@ func (d ProfileDevice) check(l *ProblemList, path string, classes []string) {
 	inRange(l, path+".memory_bytes", float64(d.MemoryBytes), 1, maxMemoryBytes)
 	inRange(l, path+".usable_memory_bytes", float64(d.UsableMemoryBytes), 0, maxMemoryBytes)
 	inRange(l, path+".reserved_bytes", float64(d.ReservedBytes), 0, maxMemoryBytes)
-	inRange(l, path+".outside_bytes", float64(d.OutsideBytes), 0, float64(d.ReservedBytes))
+	if d.ReservedBytes >= 0 {
+		inRange(l, path+".outside_bytes", float64(d.OutsideBytes), 0, float64(d.ReservedBytes))
+	}
 	inRange(l, path+".clock_mhz", float64(d.ClockMHz), 0, maxClockMHz)
 	inRange(l, path+".max_clock_mhz", float64(d.MaxClockMHz), 0, maxClockMHz)
 	inRange(l, path+".host_memory_bytes", float64(d.HostMemoryBytes), 0, maxMemoryBytes)
@@ -178,9 +183,12 @@ func inRange(l *ProblemList, path string, v, least, most float64) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		l.Add(path, "is %v, which is not a number", v)
 	} else if v < least || v > most {
-		l.Add(path, "is %v, must be %v to %v", v, least, most)
+		l.Add(path, "is %v, must be %s to %s", v, plainly(least), plainly(most))
 	}
 }
+
+// plainly is a bound without an exponent.
+func plainly(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))

@@ -18,18 +18,25 @@ func ReadProfile(path string) (Profile, error) {
 // ParseProfile is ReadProfile for the content of a file; source names it in
 // messages.
 func ParseProfile(source string, data []byte) (Profile, error) {
+	return parseProfile(source, data, func(Profile, *ProblemList) {})
+}
+
+func parseProfile(source string, data []byte, more func(Profile, *ProblemList)) (Profile, error) {
 	var problems ProblemList
 	root := OpenJSON(data, &problems)
-	version := root.Whole("version", true)
-	if problems.Empty() && version != ProfileVersion {
-		problems.Add("version", "is %d; this cephalorun reads version %d only: measure again, or use the release that wrote it", version, ProfileVersion)
+	if root.rest == nil {
+		return Profile{}, problems.Err(source)
 	}
-	if !problems.Empty() {
+	given := root.Has("version")
+	if version := root.Whole("version", true); given && version != ProfileVersion {
+		// Of another version nothing more can be said.
+		problems.Add("version", "is %d; this cephalorun reads version %d only: measure again, or use the release that wrote it", version, ProfileVersion)
 		return Profile{}, problems.Err(source)
 	}
 	p := readProfile(root)
 	p.Version = ProfileVersion
 	p.check(&problems)
+	more(p, &problems)
 	return p, problems.Err(source)
 }
 

@@ -100,7 +100,10 @@ func TestBadProfiles(t *testing.T) {
 		"class twice":         {edit(`"class":"root"`, `"class":"block"`), []string{`model.units[1].class: "block" is also model.units[0]`}},
 		"too many trainable":  {edit(`"trainable_parameters":0`, `"trainable_parameters":21`), []string{"model.units[1].trainable_parameters: is 21, must be 0 to 20"}},
 		"many at once": {edit(`"rank":0`, `"rank":5`, `"parameters":40,`, ``, `"ragged_factor":1.1,`, ``), []string{
-			"3 problems", "model.units[0].parameters: is missing", "ragged_factor: is missing", "devices[0].rank: is 5, but there are 1 devices"}},
+			"3 problems", "model.units[0].parameters: is missing", "ragged_factor: is missing", "devices[0].rank: is 5, and the ranks of 1 listed are 0 to 0"}},
+		"no version hides nothing": {edit(`"version":1,`, ``, `"rank":0`, `"rank":-1`), []string{"version: is missing", "devices[0].rank: is -1"}},
+		"a field twice":            {edit(`"rank":0`, `"rank":0,"rank":1`), []string{"devices[0].rank: is given twice"}},
+		"a cost twice":             {edit(`"intercept":90`, `"intercept":90,"intercept":91`), []string{"devices[0].costs.block.memory_bytes.tail.intercept: is given twice"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -131,3 +131,22 @@ func TestParsePlanNotADocument(t *testing.T) {
 		})
 	}
 }
+
+// Of a field that is there twice nobody can tell which was meant.
+func TestPlanWithAFieldTwice(t *testing.T) {
+	plan, err := Solve(twoDevices())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := plan.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := strings.Replace(strings.Replace(string(data), `"batch": 2`, `"batch": 2, "batch": 2`, 1), `"strategy"`, `"version": 1, "strategy"`, 1)
+	_, err = ParsePlan([]byte(twice))
+	for _, want := range []string{"version: is given twice", "ranks[1].batch: is given twice"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}

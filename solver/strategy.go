@@ -77,7 +77,9 @@ func Compare(p Problem) ([]Outcome, error) {
 		var none *InfeasibleError
 		var unfit *InapplicableError
 		switch {
-		case errors.As(err, &none), errors.As(err, &unfit):
+		case errors.As(err, &none):
+			o = Outcome{How: "does not fit: " + none.lacks()}
+		case errors.As(err, &unfit):
 			o = Outcome{How: err.Error()}
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", s.Name(), err)

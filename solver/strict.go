@@ -28,6 +28,7 @@ func decodeStrict(data []byte, out any) error {
 		return errors.New("has more after the end of the document")
 	}
 	var faults []error
+	givenTwice(data, &faults)
 	fill(reflect.ValueOf(out).Elem(), tree, "", &faults)
 	return errors.Join(faults...)
 }

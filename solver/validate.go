@@ -7,9 +7,12 @@ import (
 	"slices"
 )
 
+// MostSamples is the largest global batch, and more than any rank takes.
+const MostSamples = 1 << 17
+
 // Bounds on what a problem may say; beyond them a number is a mistake.
 const (
-	maxBatch   = 1 << 17
+	maxBatch   = MostSamples
 	maxDevices = 1 << 14
 	maxTimeMs  = 1e12
 	maxBytes   = 1e16
@@ -23,7 +26,7 @@ func (p Problem) Validate() error {
 		f.add("global_batch: want 1 to %d, got %d", maxBatch, p.GlobalBatch)
 	}
 	if p.UseAll && p.GlobalBatch < len(p.Devices) {
-		f.add("global_batch: %d samples cannot give each of the %d devices one", p.GlobalBatch, len(p.Devices))
+		f.add("global_batch: %d samples cannot give each of %d devices one", p.GlobalBatch, len(p.Devices))
 	}
 	f.number("ragged_factor", p.RaggedFactor, 1e6)
 	f.number("microbatch_overhead_ms.forward", p.MicrobatchOverheadMs.Forward, maxTimeMs)
@@ -125,7 +128,8 @@ func (p Problem) validateFixedBatches(f *faults) {
 		return
 	}
 	if len(p.FixedBatches) != len(p.Devices) {
-		f.add("fixed_batches: want one for each of the %d devices, got %d", len(p.Devices), len(p.FixedBatches))
+		f.add("fixed_batches: want one for each of %d devices, got %d", len(p.Devices), len(p.FixedBatches))
+		return // the sum of another number says nothing
 	}
 	sum := 0
 	for i, b := range p.FixedBatches {

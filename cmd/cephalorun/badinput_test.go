@@ -91,8 +91,8 @@ func TestBadInput(t *testing.T) {
 		}, func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitMachine, "no usable device"},
 		"a driver that does not answer": {func(b *bench) { b.app.gpus = fleet.Fleet{Fails: profiler.ErrCannotAsk} },
 			func(b *bench) []string { return []string{b.file("train.py", goodScript)} }, exitMachine, "could not ask for devices"},
-		"global batch of 0":      {nil, func(b *bench) []string { return []string{"--global-batch", "0", "train.py"} }, exitUsage, "whole number of at least 1"},
-		"global batch below 0":   {nil, func(b *bench) []string { return []string{"--global-batch=-4", "train.py"} }, exitUsage, "whole number of at least 1"},
+		"global batch of 0":      {nil, func(b *bench) []string { return []string{"--global-batch", "0", "train.py"} }, exitUsage, "whole number from 1 to 131072, or auto"},
+		"global batch below 0":   {nil, func(b *bench) []string { return []string{"--global-batch=-4", "train.py"} }, exitUsage, "whole number from 1 to 131072, or auto"},
 		"global batch as text":   {nil, func(b *bench) []string { return []string{"--global-batch", "many", "train.py"} }, exitUsage, `"many" for "--global-batch"`},
 		"weighting that is none": {nil, func(b *bench) []string { return []string{"--weighting", "words", "train.py"} }, exitUsage, "samples, tokens or mean"},
 		"no plan fits": {nil, func(b *bench) []string {

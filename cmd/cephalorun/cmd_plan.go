@@ -18,8 +18,12 @@ func newPlanCommand(a *app, o *options) *cobra.Command {
 		Use:   "plan [flags] [SCRIPT [script's own arguments]]",
 		Short: "Say how the work would be divided, and why",
 		Long: `Solve for a plan and print it, from a profile file or for a script, which is measured if need
-be. With --json the plan (version 1) is printed and nothing else; beside --compare, --without
-or --add it is the field "plan" of what is printed.
+be. With --json the plan (version 1) is printed and nothing else; beside --explain, --compare,
+--without or --add it is the field "plan" of what is printed.
+
+What would be otherwise (without a device, with the other kind of shares, with more memory) comes
+from a search that is cut off early: a plan that is better still may exist, so a gain is never
+overstated. Plans themselves, also those of --without and --add, are solved to the end.
 ` + exitHelp,
 		Example: "  cephalorun plan --profile profile.json --global-batch 64 --json\n  cephalorun plan train.py\n  cephalorun plan --compare --without 3 --profile profile.json --global-batch 64",
 		Args:    cobra.ArbitraryArgs,
@@ -50,6 +54,9 @@ func planFromFile(a *app, o *options, f planFlags) error {
 // printPlanned prints the plan, what else was asked, and why the plan is as it is, after
 // what was shown before.
 func printPlanned(a *app, o *options, f planFlags, planned orchestrator.Planned, problem solver.Problem, before string) error {
+	for _, doubt := range planned.Profile.Doubts() {
+		fmt.Fprintf(a.stderr, "note: %s: %s\n", planned.ProfilePath, doubt)
+	}
 	if o.json && !f.asked() {
 		return printPlan(a.stdout, planned.Plan)
 	}
@@ -60,14 +67,10 @@ func printPlanned(a *app, o *options, f planFlags, planned orchestrator.Planned,
 	if o.json {
 		return printJSON(a.stdout, record)
 	}
-	why, err := show.Explanation(problem, planned.Plan)
-	if err != nil {
-		return err
-	}
 	if len(planned.Curve) > 0 {
 		before = show.Curve(planned.Curve) + before
 	}
-	return printText(a.stdout, before+why+answers)
+	return printText(a.stdout, before+answers)
 }
 
 func planScript(ctx context.Context, a *app, o *options, f planFlags, args []string) error {

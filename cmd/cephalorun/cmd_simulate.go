@@ -35,7 +35,7 @@ was measured wins. --global-batch auto finds the batch with the most samples per
 	c.Flags().StringVar(&f.model, "model", "", "the model by its measures (YAML)")
 	c.Flags().StringVar(&f.profile, "profile", "", "a model that was measured (profile, JSON)")
 	c.Flags().StringVar(&f.chart, "chart", "", "write a bar chart to this file, .svg or .html")
-	c.Flags().Var(&f.batch, "global-batch", "samples of one step on all devices together, or auto")
+	c.Flags().Var(&f.batch, "global-batch", fmt.Sprintf("samples of one step on all devices together, at most %d, or auto", solver.MostSamples))
 	return c
 }
 
@@ -101,36 +101,51 @@ func (f simulateFlags) check() error {
 	return nil
 }
 
-// estimate reads the files, all of them, and makes the problem.
-func (f simulateFlags) estimate() (simulation, solver.Problem, error) {
-	var s simulation
-	var measured profiler.Profile
-	var model estimate.Model
-	var err error
+// read reads the files, all of them, so that what is wrong is said at once.
+func (f simulateFlags) read() (measured profiler.Profile, model estimate.Model, cluster estimate.Cluster, err error) {
+	var names []string
 	if f.profile != "" {
 		if measured, err = orchestrator.ReadProfileFile(f.profile); err != nil {
-			return s, solver.Problem{}, err
+			names = []string{estimate.AnyGPU}
 		}
-	} else if model, err = estimate.ReadModel(f.model); err != nil {
-		return s, solver.Problem{}, err
+	} else {
+		model, err = estimate.ReadModel(f.model)
 	}
-	var names []string
 	for _, d := range measured.Devices {
 		names = append(names, d.Name)
 	}
-	cluster, err := estimate.ReadCluster(f.cluster, names)
+	cluster, clusterErr := estimate.ReadCluster(f.cluster, names)
+	switch {
+	case err == nil:
+		err = clusterErr
+	case clusterErr != nil:
+		err = fmt.Errorf("%w\n%w", err, clusterErr)
+	}
+	return measured, model, cluster, err
+}
+
+// estimate makes the problem of the files.
+func (f simulateFlags) estimate() (simulation, solver.Problem, error) {
+	var s simulation
+	measured, model, cluster, err := f.read()
 	if err != nil {
 		return s, solver.Problem{}, err
 	}
+	s.Notes = []string{}
+	for _, doubt := range measured.Doubts() {
+		s.Notes = append(s.Notes, f.profile+": "+doubt)
+	}
 	var p profiler.Profile
+	var notes []string
 	if f.profile != "" {
-		if p, s.Notes, err = estimate.FromProfile(cluster, measured); err != nil {
+		if p, notes, err = estimate.FromProfile(cluster, measured); err != nil {
 			return s, solver.Problem{}, err
 		}
 	} else {
-		p, s.Notes = estimate.FromModel(cluster, model)
+		p, notes = estimate.FromModel(cluster, model)
 		s.operations = model.Operations()
 	}
+	s.Notes = append(s.Notes, notes...)
 	s.Cluster, s.Model, s.DType, s.Devices = cluster.Name, p.Model.Name, p.Model.DType, len(p.Devices)
 	batch := int(f.batch)
 	if f.batch.auto() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cephalorun/cephalorun/orchestrator"
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
+	"github.com/cephalorun/cephalorun/solver"
 )
 
 // options are the flags of all commands.
@@ -71,7 +72,7 @@ func (o *options) addPython(f *pflag.FlagSet) {
 func (o *options) addPlanning(f *pflag.FlagSet) {
 	o.addDevices(f)
 	o.addPython(f)
-	f.Var(&o.globalBatch, "global-batch", "samples of one step on all devices together, or auto (default: what the script has)")
+	f.Var(&o.globalBatch, "global-batch", fmt.Sprintf("samples of one step on all devices together, at most %d, or auto (default: what the script has)", solver.MostSamples))
 	f.Var(&o.batches, "batches", "every rank's batch by hand, such as 15,2,2,2")
 	f.BoolVar(&o.useAll, "use-all", false, "give every device at least one sample, also where that is slower")
 	f.StringVar(&o.profile, "profile", "", "use this profile and do not measure")
@@ -154,8 +155,8 @@ func (b *batchSize) Set(text string) error {
 		return nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return errors.New("it must be a whole number of at least 1, or auto")
+	if err != nil || n < 1 || n > solver.MostSamples {
+		return fmt.Errorf("it must be a whole number from 1 to %d, or auto", solver.MostSamples)
 	}
 	*b = batchSize(n)
 	return nil
@@ -186,8 +187,8 @@ func (b *batchList) Set(text string) error {
 	sum := 0
 	for i, word := range strings.Split(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
-		if err != nil || n < 0 || n > mostSamples {
-			return fmt.Errorf("batch %d of it is %q, and must be a whole number from 0 to %d", i, word, mostSamples)
+		if err != nil || n < 0 || n > solver.MostSamples {
+			return fmt.Errorf("batch %d of it is %q, and must be a whole number from 0 to %d", i, word, solver.MostSamples)
 		}
 		list, sum = append(list, n), sum+n
 	}
@@ -197,9 +198,6 @@ func (b *batchList) Set(text string) error {
 	*b = list
 	return nil
 }
-
-// mostSamples is more than any rank takes.
-const mostSamples = 1 << 17
 
 // Type implements pflag.Value.
 func (b *batchList) Type() string { return "samples,..." }

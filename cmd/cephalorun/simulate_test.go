@@ -120,7 +120,7 @@ func TestSimulateBadInput(t *testing.T) {
 			return []string{"--cluster", paperA, "--model", gpt27, "--profile", plannerCase}
 		}, exitUsage, []string{"either --model"}},
 		"no batch":    {func(*bench) []string { return []string{"--cluster", paperA, "--model", gpt27} }, exitUsage, []string{"--global-batch N"}},
-		"batch of 0":  {func(*bench) []string { return []string{"--global-batch", "0"} }, exitUsage, []string{"at least 1, or auto"}},
+		"batch of 0":  {func(*bench) []string { return []string{"--global-batch", "0"} }, exitUsage, []string{"from 1 to 131072, or auto"}},
 		"an argument": {func(*bench) []string { return []string{"x"} }, exitUsage, []string{"unknown command"}},
 		"no such file": {func(*bench) []string {
 			return []string{"--cluster", "/none.yaml", "--model", gpt27, "--global-batch", "8"}
@@ -131,6 +131,18 @@ func TestSimulateBadInput(t *testing.T) {
 		"a bad cluster": {func(b *bench) []string {
 			return []string{"--cluster", b.file("c.yaml", "nodes:\n  - { gpus: [ { gpu: Abacus, count: -1 } ], speed: 1 }\n"), "--model", gpt27, "--global-batch", "8"}
 		}, exitUsage, []string{"c.yaml", "nodes[0].gpus[0].gpu", "nodes[0].gpus[0].count", "nodes[0].speed"}},
+		"a model and a cluster": {func(b *bench) []string {
+			return []string{"--cluster", b.file("c.yaml", "nodes: [ { gpus: [ { gpu: L4, memory: 400GiB } ] } ]"), "--model", b.file("m.yaml", "name: ''\nsequence: 1\n"), "--global-batch", "8"}
+		}, exitUsage, []string{"m.yaml: ", "name: is empty", "layers: is missing", "c.yaml: nodes[0].gpus[0].memory: is 400.0 GiB, and L4 has 22.5 GiB"}},
+		"a profile and a cluster": {func(b *bench) []string {
+			return []string{"--cluster", b.file("c.yaml", "nodes: [ { count: 0, gpus: [ { gpu: fast } ] } ]"), "--profile", b.file("p.json", "{}"), "--global-batch", "8"}
+		}, exitUsage, []string{"p.json: ", "version: is missing", "model: is missing", "c.yaml: nodes[0].count: "}},
+		"more memory than was measured": {func(b *bench) []string {
+			return []string{"--cluster", b.file("c.yaml", "nodes: [ { gpus: [ { gpu: l4, memory: 400GiB } ] } ]"), "--profile", plannerCase, "--global-batch", "8"}
+		}, exitUsage, []string{"node node0: memory is 400.0 GiB, and l4 has "}},
+		"a GPU without a name": {func(b *bench) []string {
+			return []string{"--cluster", b.file("c.yaml", "nodes: [ { gpus: [ { gpu: '', cuont: 2 } ] } ]"), "--model", gpt27, "--global-batch", "8"}
+		}, exitUsage, []string{"nodes[0].gpus[0].gpu: is empty", "cuont: is an unknown field (line 1); known are gpu, count and memory"}},
 		"a chart of another kind": {func(*bench) []string {
 			return []string{"--cluster", paperA, "--model", gpt27, "--global-batch", "8", "--chart", "c.png"}
 		}, exitUsage, []string{"must end in .svg or .html"}},

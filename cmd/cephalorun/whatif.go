@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -16,24 +17,29 @@ import (
 // planFlags are the flags of plan alone.
 type planFlags struct {
 	compare bool
-	without []int
+	without rankList
+	explain bool
 	add     []string
 }
 
 func (f *planFlags) register(s *pflag.FlagSet) {
 	s.BoolVar(&f.compare, "compare", false, "compare with what other strategies would reach")
-	s.IntSliceVar(&f.without, "without", nil, "and say what the plan would be without this rank (may be repeated)")
-	s.StringArrayVar(&f.add, "add", nil, "and say what it would be with one more of this GPU (may be repeated)")
+	s.Var(&f.without, "without", "and say what the plan would be without these ranks, such as 3,5")
+	s.StringArrayVar(&f.add, "add", nil, "and say what it would be with one more of this GPU, such as L4 (may be repeated)")
+	s.BoolVar(&f.explain, "explain", false, "with --json: also print why the plan is as it is, as the text does")
 }
 
 // asked says that there is more to answer than the plan.
-func (f planFlags) asked() bool { return f.compare || len(f.without)+len(f.add) > 0 }
+func (f planFlags) asked() bool {
+	return f.compare || f.explain || len(f.without)+len(f.add) > 0
+}
 
 // answer is what plan prints as JSON where more than the plan was asked for.
 type answer struct {
-	Plan       solver.Plan     `json:"plan"`
-	Strategies []outcomeRecord `json:"strategies,omitempty"`
-	WhatIf     *whatIf         `json:"what_if,omitempty"`
+	Plan        solver.Plan       `json:"plan"`
+	Explanation explanationRecord `json:"explanation"`
+	Strategies  []outcomeRecord   `json:"strategies,omitempty"`
+	WhatIf      *whatIf           `json:"what_if,omitempty"`
 }
 
 // whatIf is the plan for other devices.
@@ -48,8 +54,13 @@ type whatIf struct {
 
 // answerAll answers what the flags ask of a problem, as text and as a record.
 func (f planFlags) answerAll(planned orchestrator.Planned, problem solver.Problem) (answer, string, error) {
-	out := answer{Plan: planned.Plan}
+	why, err := solver.Explain(problem, planned.Plan)
+	if err != nil {
+		return answer{}, "", err
+	}
+	out := answer{Plan: planned.Plan, Explanation: explanationOf(why)}
 	var text strings.Builder
+	text.WriteString(show.Explanation(why))
 	if f.compare {
 		list, err := solver.Compare(problem)
 		if err != nil {
@@ -91,13 +102,24 @@ func (f planFlags) whatIf(planned orchestrator.Planned, problem solver.Problem) 
 	var none *solver.InfeasibleError
 	switch {
 	case errors.As(err, &none):
-		w.Reason = err.Error()
+		none.Rank = f.before(none.Rank)
+		w.Reason = none.Error()
 	case err != nil:
 		return w, err
 	default:
 		w.Fits, w.IterationMs, w.SamplesPerSecond = true, plan.Predicted.IterationMs, plan.Predicted.SamplesPerSecond
 	}
 	return w, nil
+}
+
+// before is the rank that a device had before others were left out.
+func (f planFlags) before(rank int) int {
+	for _, gone := range slices.Sorted(slices.Values(f.without)) {
+		if gone <= rank {
+			rank++
+		}
+	}
+	return rank
 }
 
 // change names the devices that go and come.

@@ -36,11 +36,7 @@ func Profile(p profiler.Profile, path string) string {
 }
 
 // Explanation says why a plan is as it is.
-func Explanation(p solver.Problem, plan solver.Plan) (string, error) {
-	e, err := solver.Explain(p, plan)
-	if err != nil {
-		return "", err
-	}
+func Explanation(e solver.Explanation) string {
 	var b strings.Builder
 	for i := 0; i < len(e.Ranks); {
 		n := i + 1
@@ -59,7 +55,7 @@ func Explanation(p solver.Problem, plan solver.Plan) (string, error) {
 			b.WriteString(sentence + "\n")
 		}
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 // because is what limits a rank, and how long it waits.

@@ -117,6 +117,9 @@ func readGroup(m *yamlmap.Mapping, measured []string) Group {
 		if g.MemoryBytes = m.Size("memory"); g.MemoryBytes > 0 && g.MemoryBytes < leastMemory {
 			m.Problem("memory", "is %d bytes: no GPU has so little", g.MemoryBytes)
 		}
+		if gpu, ok := Find(g.GPU); ok && !named(g.GPU, measured) && g.MemoryBytes > gpu.MemoryMiB<<20 {
+			m.Problem("memory", "is %s, and %s has %s: give at most that, or leave it out", profiler.FormatSize(g.MemoryBytes), gpu.Name, profiler.FormatSize(gpu.MemoryMiB<<20))
+		}
 	}
 	m.RefuseRest()
 	return g
@@ -125,7 +128,15 @@ func readGroup(m *yamlmap.Mapping, measured []string) Group {
 // KnownGPU says that there is something to estimate a GPU from.
 func KnownGPU(name string, measured []string) bool {
 	_, ok := Find(name)
-	return ok || slices.ContainsFunc(measured, func(m string) bool { return plain(m) == plain(name) })
+	return ok || slices.Contains(measured, AnyGPU) || named(name, measured)
+}
+
+// AnyGPU among the measured ones stands for those of a profile that could not be read: any
+// name may be among them.
+const AnyGPU = "*"
+
+func named(name string, measured []string) bool {
+	return slices.ContainsFunc(measured, func(m string) bool { return plain(m) == plain(name) })
 }
 
 // Names are those of the catalogue.

@@ -62,7 +62,7 @@ func device(rank int, at place, gpu GPU) profiler.ProfileDevice {
 	memory := gpu.MemoryMiB << 20
 	usable := int64(float64(memory) * usablePart)
 	if at.memoryBytes > 0 {
-		usable, memory = at.memoryBytes, max(memory, at.memoryBytes)
+		usable = at.memoryBytes
 	}
 	capability := gpu.Capability
 	return profiler.ProfileDevice{Rank: rank, Node: fmt.Sprintf("%s.%d", at.nodeName, at.node), Kind: profiler.KindCUDA, Name: at.gpu,

@@ -37,8 +37,12 @@ func FromProfile(c Cluster, measured profiler.Profile) (profiler.Profile, []stri
 			notes = append(notes, note)
 		}
 		d.Rank, d.Node, d.UUID = rank, fmt.Sprintf("%s.%d", at.nodeName, at.node), ""
+		if at.memoryBytes > d.MemoryBytes {
+			return profiler.Profile{}, nil, fmt.Errorf("%w: node %s: memory is %s, and %s has %s: give at most that, or leave it out",
+				profiler.ErrInvalid, at.nodeName, profiler.FormatSize(at.memoryBytes), at.gpu, profiler.FormatSize(d.MemoryBytes))
+		}
 		if at.memoryBytes > 0 {
-			d.UsableMemoryBytes, d.MemoryBytes = at.memoryBytes, max(d.MemoryBytes, at.memoryBytes)
+			d.UsableMemoryBytes = at.memoryBytes
 			d.ReservedBytes = min(d.ReservedBytes, d.UsableMemoryBytes)
 		}
 		p.Devices = append(p.Devices, d)

@@ -3,7 +3,9 @@ package yamlmap
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -56,7 +58,18 @@ func (m *Mapping) Problem(name, format string, args ...any) {
 }
 
 // Has reports whether a field is there.
-func (m *Mapping) Has(name string) bool { _, ok := m.values[name]; return ok }
+func (m *Mapping) Has(name string) bool {
+	m.know(name)
+	_, ok := m.values[name]
+	return ok
+}
+
+// know lists a field as one that the file may have.
+func (m *Mapping) know(name string) {
+	if !slices.Contains(m.known, name) {
+		m.known = append(m.known, name)
+	}
+}
 
 // Given reports whether a field that was asked for was there.
 func (m *Mapping) Given(name string) bool { return m.given[name] }
@@ -72,7 +85,7 @@ func (m *Mapping) Need(names ...string) {
 
 // Take removes a field.
 func (m *Mapping) Take(name string, required bool) (*yaml.Node, bool) {
-	m.known = append(m.known, name)
+	m.know(name)
 	value, ok := m.values[name]
 	delete(m.values, name)
 	if ok {
@@ -101,6 +114,9 @@ func (m *Mapping) Text(name string, required bool) string {
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
 		m.Problem(name, "must be a text (line %d)", node.Line)
 		return ""
+	}
+	if required && strings.TrimSpace(node.Value) == "" {
+		m.Problem(name, "is empty (line %d)", node.Line)
 	}
 	return node.Value
 }
