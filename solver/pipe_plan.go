@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -88,24 +89,37 @@ func (m *model) pipeOutcome(r replicas) Outcome {
 		var stages []string
 		for s, stage := range p.stages {
 			for _, rank := range p.teams[s] {
-				o.Ranks[rank].Batch = r.rounds[i] * r.micro
-				o.Ranks[rank].ComputeMs = float64(r.rounds[i]) * stage.computeMs
-				o.Ranks[rank].MemoryBytes = m.problem.Devices[rank].ReservedBytes + wholeBytes(stage.bytes)
+				own := &o.Ranks[rank]
+				own.Batch, own.MicroBatches = r.rounds[i]*r.micro, slices.Repeat([]int{r.micro}, r.rounds[i])
+				own.Units, own.Team, own.Activations = stage.end-stage.first, len(p.teams[s]), r.policy
+				own.ComputeMs = float64(r.rounds[i]) * stage.computeMs
+				own.MemoryBytes = m.problem.Devices[rank].ReservedBytes + wholeBytes(stage.bytes)
 			}
-			stages = append(stages, fmt.Sprintf("%d units on %s", stage.end-stage.first, m.teamName(p.teams[s])))
+			stages = append(stages, fmt.Sprintf("%s on %s", count(stage.end-stage.first, "unit"), m.teamName(p.teams[s])))
 		}
-		words = append(words, fmt.Sprintf("%d x %d samples through %s", r.rounds[i], r.micro, strings.Join(shorten(stages), ", ")))
+		words = append(words, fmt.Sprintf("%d x %s through %s", r.rounds[i], count(r.micro, "sample"), strings.Join(shorten(stages), ", ")))
 	}
 	o.How = fmt.Sprintf("%s; activations: %s", strings.Join(shorten(words), " | "), r.policy)
 	return o
 }
 
+// teamName names the devices of a team, those of one name together.
 func (m *model) teamName(t team) string {
-	name := label(m.problem.Devices[t[0]])
-	if len(t) > 1 {
-		return fmt.Sprintf("%dx %s", len(t), name)
+	var names []string
+	many := map[string]int{}
+	for _, rank := range t {
+		name := label(m.problem.Devices[rank])
+		if many[name] == 0 {
+			names = append(names, name)
+		}
+		many[name]++
 	}
-	return name
+	for i, name := range names {
+		if n := many[name]; n > 1 {
+			names[i] = fmt.Sprintf("%dx %s", n, name)
+		}
+	}
+	return strings.Join(names, " + ")
 }
 
 // shorten keeps the first of many.

@@ -28,12 +28,22 @@ type Outcome struct {
 
 // RankOutcome is one rank's part.
 type RankOutcome struct {
-	Rank        int
-	Device      string
-	Batch       int
-	ComputeMs   float64
-	MemoryBytes int64
-	UsableBytes int64
+	Rank   int
+	Device string
+	// Batch is what passes through the rank. In a pipeline that is all that its replica
+	// gets, on every rank of it, so that the batches do not sum to the global one.
+	Batch        int
+	MicroBatches []int
+	// Units is how many units a rank of a pipeline holds, with Team ranks together; 0 for
+	// ranks that all run the whole model.
+	Units, Team   int
+	Activations   Policy
+	KeptUnits     map[string]int
+	StatePPM      int
+	ClassStatePPM map[string]int
+	ComputeMs     float64
+	MemoryBytes   int64
+	UsableBytes   int64
 }
 
 // Fits says that the strategy can run the problem.
@@ -72,6 +82,7 @@ func Compare(p Problem) ([]Outcome, error) {
 		return nil, err
 	}
 	var out []Outcome
+	said := map[string]string{} // why, by the first strategy that does not run for it
 	for _, s := range Strategies() {
 		o, err := s.Predict(p)
 		var none *InfeasibleError
@@ -84,7 +95,13 @@ func Compare(p Problem) ([]Outcome, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", s.Name(), err)
 		}
-		o.Strategy = s.Name()
+		if o.Strategy = s.Name(); !o.Fits() {
+			if first, again := said[o.How]; again {
+				o.How = "does not fit, for the same reason as " + first
+			} else {
+				said[o.How] = o.Strategy
+			}
+		}
 		out = append(out, o)
 	}
 	return out, nil
@@ -94,7 +111,9 @@ func Compare(p Problem) ([]Outcome, error) {
 func (m *model) outcome(a Allocation, cost Prediction, how string) Outcome {
 	o := Outcome{IterationMs: tidy(cost.IterationMs), SamplesPerSecond: tidy(cost.SamplesPerSecond), How: how}
 	for i, r := range cost.Ranks {
-		o.Ranks = append(o.Ranks, RankOutcome{Rank: i, Device: label(m.problem.Devices[i]), Batch: a.Ranks[i].Batch,
+		own := a.Ranks[i]
+		o.Ranks = append(o.Ranks, RankOutcome{Rank: i, Device: label(m.problem.Devices[i]), Batch: own.Batch, MicroBatches: own.MicroBatches,
+			Activations: own.Activations, KeptUnits: own.KeptUnits, StatePPM: own.StatePPM, ClassStatePPM: own.ClassStatePPM,
 			ComputeMs: r.ForwardMs + r.BackwardMs, MemoryBytes: r.MemoryBytes(), UsableBytes: r.UsableBytes})
 	}
 	return o

@@ -77,7 +77,7 @@ func TestPipelinesByHand(t *testing.T) {
 	// Stages of 2 and 2: 8 and 16; 24 + 7*16 = 136. So 104.
 	// Two equal replicas: 4 samples of 32 ms each: 128.
 	megatron := byName(t, list, StrategyMegatronHet)
-	if megatron.IterationMs != 104 || !strings.Contains(megatron.How, "8 x 1 samples through 3 units on fast, 1 units on slow") {
+	if megatron.IterationMs != 104 || !strings.Contains(megatron.How, "8 x 1 sample through 3 units on fast, 1 unit on slow") {
 		t.Errorf("megatron-het: %v ms, %s", megatron.IterationMs, megatron.How)
 	}
 	// Unequal replicas: 6 and 2 samples: max(6*16, 2*32) = 96.

@@ -100,3 +100,16 @@ func TestChangesAreSaidForward(t *testing.T) {
 		}
 	}
 }
+
+// A team is named for all that it is of.
+func TestTeamsAreNamedForAllOfThem(t *testing.T) {
+	m, err := newModel(twoDevices())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, of := range map[string]team{"fast": {0}, "fast + slow": {0, 1}, "2x slow + fast": {1, 0, 1}} {
+		if got := m.teamName(of); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -3,6 +3,8 @@ package templates
 import (
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 )
 
@@ -12,6 +14,8 @@ type Chart struct {
 	// Unit of the values.
 	Unit string
 	Bars []Bar
+	// Line is drawn below the bars, if it has two points or more.
+	Line Line
 	// Table stands below the chart on a page.
 	Table Table
 }
@@ -33,12 +37,16 @@ const (
 	chartTop    = 64.0
 	chartRow    = 34.0
 	chartBar    = 20.0
+	chartScale  = 24.0 // for the numbers below the bars
+	letterWidth = 6.6  // of the labels, nearly
 )
 
-// drawnBar is a bar with its place.
+// drawnBar is a bar with its place. Shown is as much of the label as there is room for.
 type drawnBar struct {
 	Bar
 	X, Y, Width, Height, NameX, TextY, LabelX string
+	Shown                                     string
+	Cut                                       bool
 }
 
 // SVG writes the chart as a picture.
@@ -60,19 +68,66 @@ func (c Chart) drawn() any {
 		if most > 0 && b.Value > 0 {
 			width = max(1, chartBars*b.Value/most)
 		}
-		bars = append(bars, drawnBar{Bar: b, X: px(chartNames), Y: px(y), Width: px(width), Height: px(chartBar),
-			NameX: px(chartNames - 10), TextY: px(y + chartBar*0.72), LabelX: px(chartNames + width + 8)})
+		d := drawnBar{Bar: b, X: px(chartNames), Y: px(y), Width: px(width), Height: px(chartBar),
+			NameX: px(chartNames - 10), TextY: px(y + chartBar*0.72), LabelX: px(chartNames + width + 8)}
+		d.Shown, d.Cut = fitting(b.Label, chartBars+chartLabels-width-16)
+		bars = append(bars, d)
 	}
-	width, height := chartNames+chartBars+chartLabels, chartTop+chartRow*float64(len(bars))+8
+	bottom := chartTop + chartRow*float64(len(bars))
+	width, height := chartNames+chartBars+chartLabels, bottom+8
+	var scale []tick
+	if most > 0 {
+		height += chartScale
+		for _, v := range ticks(most) {
+			scale = append(scale, tick{X: px(chartNames + chartBars*v/most), Label: plain(v)})
+		}
+	}
+	line := c.Line.drawn(height)
+	if line != nil {
+		height += lineRoom
+	}
 	return struct {
 		Chart
-		Drawn         []drawnBar
-		Width, Height string
-		AxisX         string
-		AxisTop       string
-		AxisBottom    string
-	}{c, bars, px(width), px(height), px(chartNames), px(chartTop - 6), px(height - 8)}
+		Drawn               []drawnBar
+		Scale               []tick
+		Line                *drawnLine
+		Width, Height       string
+		AxisX               string
+		AxisTop, AxisBottom string
+		ScaleY              string
+	}{c, bars, scale, line, px(width), px(height), px(chartNames), px(chartTop - 6), px(bottom), px(bottom + 14)}
 }
+
+// fitting is as much of a text as so much room holds.
+func fitting(text string, room float64) (shown string, cut bool) {
+	runes, most := []rune(text), int(room/letterWidth)
+	if len(runes) <= most {
+		return text, false
+	}
+	return string(runes[:max(0, most-1)]) + "…", true
+}
+
+// tick is a number at an axis.
+type tick struct{ X, Y, TextY, Label string }
+
+// ticks are round numbers from 0 to at most a value, six at most.
+func ticks(most float64) []float64 {
+	step := math.Pow(10, math.Floor(math.Log10(most)))
+	for _, part := range []float64{0.2, 0.5, 1, 2} {
+		if most/(step*part) <= 5 {
+			step *= part
+			break
+		}
+	}
+	var out []float64
+	for i := 0; float64(i)*step <= most*(1+1e-9); i++ {
+		out = append(out, float64(i)*step)
+	}
+	return out
+}
+
+// plain is a round number without noise.
+func plain(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 // px is a length without needless digits.
 func px(v float64) string {

@@ -76,7 +76,7 @@ func commentText(text string) string {
 
 // page renders an HTML or SVG file.
 func page(w io.Writer, name string, data any) error {
-	t, err := htmltemplate.New(name).Option("missingkey=error").ParseFS(pageFiles, name)
+	t, err := htmltemplate.New(name).Option("missingkey=error").ParseFS(pageFiles, name, "picture.svg.tmpl")
 	if err != nil {
 		return fmt.Errorf("read template %s: %w", name, err)
 	}

@@ -47,6 +47,8 @@ type app struct {
 	pressure func() cpu.Pressure
 	// width is the width of the terminal on stderr, 0 if there is none.
 	width int
+	// screen says that stdout is a terminal.
+	screen bool
 }
 
 // newApp is the app of a process.
@@ -65,6 +67,7 @@ func newApp() (*app, func()) {
 			})
 		},
 	}
+	a.screen = term.IsTerminal(int(os.Stdout.Fd()))
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		a.width = 80
 		if w, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && w > 0 {

@@ -37,11 +37,18 @@ func writeChart(path string, s simulation, list []solver.Outcome) error {
 		Unit:     "samples/s",
 	}
 	for _, o := range list {
-		b := templates.Bar{Name: o.Strategy, Value: o.SamplesPerSecond, Label: "does not run", Ours: o.Strategy == solver.StrategyCephalo}
+		b := templates.Bar{Name: o.Strategy, Value: o.SamplesPerSecond, Label: o.How, Ours: o.Strategy == solver.StrategyCephalo}
 		if o.Fits() {
-			b.Label = fmt.Sprintf("%.3g samples/s, %.0f %% computing", o.SamplesPerSecond, 100*o.Utilisation())
+			b.Label = fmt.Sprintf("%s samples/s, %.0f %% computing", show.Rate(o.SamplesPerSecond), 100*o.Utilisation())
 		}
 		c.Bars = append(c.Bars, b)
+	}
+	if len(s.Curve) > 0 {
+		c.Line.Title = fmt.Sprintf("samples per second of %s by global batch", solver.StrategyCephalo)
+	}
+	for _, p := range s.Curve {
+		c.Line.Points = append(c.Line.Points, templates.LinePoint{Size: p.GlobalBatch, Value: p.SamplesPerSecond,
+			Label: show.Rate(p.SamplesPerSecond) + " samples/s", Chosen: p.GlobalBatch == s.GlobalBatch})
 	}
 	c.Table.Columns, c.Table.Rows = show.StrategyRows(list, s.operations)
 	var content bytes.Buffer

@@ -60,7 +60,7 @@ func printPlanned(a *app, o *options, f planFlags, planned orchestrator.Planned,
 	if o.json && !f.asked() {
 		return printPlan(a.stdout, planned.Plan)
 	}
-	record, answers, err := f.answerAll(planned, problem)
+	record, answers, err := f.answerAll(planned, problem, a.screen)
 	if err != nil {
 		return err
 	}

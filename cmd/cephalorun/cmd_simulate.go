@@ -82,7 +82,7 @@ func simulate(a *app, o *options, f simulateFlags) error {
 	if o.json {
 		return printJSON(a.stdout, s)
 	}
-	return printText(a.stdout, s.text(list))
+	return printText(a.stdout, s.text(list, a.screen))
 }
 
 func (f simulateFlags) check() error {
@@ -161,7 +161,7 @@ func (f simulateFlags) estimate() (simulation, solver.Problem, error) {
 	return s, problem, nil
 }
 
-func (s simulation) text(list []solver.Outcome) string {
+func (s simulation) text(list []solver.Outcome, screen bool) string {
 	text := fmt.Sprintf("%s on %s: %s, global batch %d", s.Model, s.Cluster, show.Count(s.Devices, "device"), s.GlobalBatch)
 	if s.DType != "" {
 		text += ", " + s.DType
@@ -170,7 +170,7 @@ func (s simulation) text(list []solver.Outcome) string {
 	for _, note := range s.Notes {
 		text += "note: " + note + "\n"
 	}
-	return text + curveText(s.Curve) + show.Strategies(list, s.operations)
+	return text + curveText(s.Curve) + show.Strategies(list, s.operations, screen)
 }
 
 // addOffload says what moving a unit's inputs to host memory takes.

@@ -17,12 +17,19 @@ type outcomeRecord struct {
 }
 
 type rankRecord struct {
-	Rank        int     `json:"rank"`
-	Device      string  `json:"device"`
-	Batch       int     `json:"batch"`
-	ComputeMs   float64 `json:"compute_ms"`
-	MemoryBytes int64   `json:"memory_bytes"`
-	UsableBytes int64   `json:"usable_memory_bytes"`
+	Rank          int            `json:"rank"`
+	Device        string         `json:"device"`
+	Batch         int            `json:"batch"`
+	MicroBatches  []int          `json:"micro_batches"`
+	Units         int            `json:"units,omitempty"`
+	Team          int            `json:"team,omitempty"`
+	Activations   solver.Policy  `json:"activations,omitempty"`
+	KeptUnits     map[string]int `json:"kept_units,omitempty"`
+	StatePPM      int            `json:"state_ppm,omitempty"`
+	ClassStatePPM map[string]int `json:"class_state_ppm,omitempty"`
+	ComputeMs     float64        `json:"compute_ms"`
+	MemoryBytes   int64          `json:"memory_bytes"`
+	UsableBytes   int64          `json:"usable_memory_bytes"`
 }
 
 func outcomeRecords(list []solver.Outcome) []outcomeRecord {
@@ -31,6 +38,9 @@ func outcomeRecords(list []solver.Outcome) []outcomeRecord {
 		r := outcomeRecord{Strategy: o.Strategy, Runs: o.Fits(), IterationMs: o.IterationMs, SamplesPerSecond: o.SamplesPerSecond,
 			Utilisation: o.Utilisation(), How: o.How}
 		for _, rank := range o.Ranks {
+			if rank.MicroBatches == nil {
+				rank.MicroBatches = []int{}
+			}
 			r.Ranks = append(r.Ranks, rankRecord(rank))
 		}
 		out = append(out, r)

@@ -99,6 +99,58 @@ func TestSimulateDrawsAChart(t *testing.T) {
 	}
 }
 
+const mixedCluster = "nodes: [ { inside_gb_per_s: 10, gpus: [ { gpu: A6000 }, { gpu: P100-12GB, count: 2 } ] } ]"
+
+// What a simulated plan is can be read off its ranks, and a pipeline's stages say on what they run.
+func TestSimulateTellsWhatEveryRankDoes(t *testing.T) {
+	s := simulated(t, "--cluster", newBench(t).file("c.yaml", mixedCluster), "--model", "../../examples/models/gpt-1.3b.yaml", "--global-batch", "8")
+	if s.Notes == nil {
+		t.Error("notes are null")
+	}
+	batch, ppm := 0, 0
+	for _, r := range s.of(t, solver.StrategyCephalo).Ranks {
+		sum := 0
+		for _, m := range r.MicroBatches {
+			sum += m
+		}
+		if sum != r.Batch || r.Activations == "" {
+			t.Errorf("%+v", r)
+		}
+		batch, ppm = batch+r.Batch, ppm+r.StatePPM
+	}
+	if batch != 8 || ppm != solver.TotalPPM {
+		t.Errorf("batches sum to %d, shares to %d", batch, ppm)
+	}
+	units := 0
+	for _, r := range s.of(t, solver.StrategyFlashFlex).Ranks {
+		if r.Batch != 8 || r.Team < 1 || r.MicroBatches == nil {
+			t.Errorf("%+v", r)
+		}
+		units += r.Units / r.Team
+	}
+	if units != 25 && s.of(t, solver.StrategyFlashFlex).Ranks[1].Team != 2 { // 24 blocks and the root
+		t.Errorf("%d units: %+v", units, s.of(t, solver.StrategyFlashFlex).Ranks)
+	}
+}
+
+// Where nothing is a screen no reason is cut, and the picture has reasons, the table's numbers
+// and the curve.
+func TestSimulateKeepsReasons(t *testing.T) {
+	b := newBench(t)
+	path := filepath.Join(b.dir, "c.svg")
+	b.mustRun(exitDone, []string{"more memory\n", "does not fit, for the same reason as even"}, "simulate", "--cluster", b.file("c.yaml", mixedCluster), "--model", gpt27, "--global-batch", "8", "--chart", path)
+	if svg := readFile(t, path); !strings.Contains(svg, "does not fit: device 1 (P100-12GB) lacks ") || strings.Contains(svg, "<polyline") {
+		t.Errorf("%s", svg)
+	}
+	b.out.content.Reset()
+	b.app.screen = true
+	b.mustRun(exitDone, []string{"...\n", "\neven does not fit: device 1 (P100-12GB) lacks "}, "simulate", "--cluster", b.file("c.yaml", mixedCluster), "--model", gpt27, "--global-batch", "8")
+	b.mustRun(exitDone, nil, "simulate", "--cluster", b.file("c.yaml", mixedCluster), "--model", "../../examples/models/gpt-1.3b.yaml", "--global-batch", "auto", "--chart", path)
+	if svg := readFile(t, path); !strings.Contains(svg, "<polyline") || !strings.Contains(svg, "samples per second of cephalo by global batch") {
+		t.Error("the curve is not in the picture")
+	}
+}
+
 // What a profile measured wins over the catalogue: the prototype's own figures.
 func TestSimulateFromAProfile(t *testing.T) {
 	cluster := newBench(t).file("c.yaml", "nodes: [ { inside_gb_per_s: 9, gpus: [ { gpu: l4, count: 2 }, { gpu: a6000 }, { gpu: p40, count: 3 }, { gpu: p100, count: 2 } ] } ]")

@@ -53,7 +53,7 @@ type whatIf struct {
 }
 
 // answerAll answers what the flags ask of a problem, as text and as a record.
-func (f planFlags) answerAll(planned orchestrator.Planned, problem solver.Problem) (answer, string, error) {
+func (f planFlags) answerAll(planned orchestrator.Planned, problem solver.Problem, screen bool) (answer, string, error) {
 	why, err := solver.Explain(problem, planned.Plan)
 	if err != nil {
 		return answer{}, "", err
@@ -67,7 +67,7 @@ func (f planFlags) answerAll(planned orchestrator.Planned, problem solver.Proble
 			return out, "", err
 		}
 		out.Strategies = outcomeRecords(list)
-		text.WriteString("\n" + show.Strategies(list, 0))
+		text.WriteString("\n" + show.Strategies(list, 0, screen))
 	}
 	if len(f.without)+len(f.add) > 0 {
 		w, err := f.whatIf(planned, problem)

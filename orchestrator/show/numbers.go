@@ -30,7 +30,9 @@ func Ms(ms float64) string {
 	}
 }
 
-// rate is a number of samples per second with three digits or so.
+// Rate is a number of samples per second with three digits or so.
+func Rate(v float64) string { return rate(v) }
+
 func rate(v float64) string {
 	switch {
 	case v >= 100:

@@ -7,13 +7,24 @@ import (
 )
 
 // Strategies is the table of a comparison. operations are those of one sample, 0 where
-// they are not known; with them the table has what the devices achieve.
-func Strategies(list []solver.Outcome, operations float64) string {
+// they are not known; with them the table has what the devices achieve. On a screen, where
+// long lines would break the table, the last column is cut, and why a strategy does not run
+// stands below.
+func Strategies(list []solver.Outcome, operations float64, screen bool) string {
 	header, rows := StrategyRows(list, operations)
-	for _, row := range rows {
-		row[len(row)-1] = shortened(row[len(row)-1], 110)
+	below := ""
+	for i, row := range rows {
+		how := row[len(row)-1]
+		short := shortened(how, 110)
+		if !screen || short == how {
+			continue
+		}
+		row[len(row)-1] = short
+		if !list[i].Fits() {
+			below += list[i].Strategy + " " + how + "\n"
+		}
 	}
-	return tableLast(header, rows)
+	return tableLast(header, rows) + below
 }
 
 // StrategyRows are the cells of that table.
