@@ -62,7 +62,7 @@ func TestProblemFaults(t *testing.T) {
 		"kept bytes":       {func(p *Problem) { cost(p, func(c *ClassCost) { c.KeptBytesPerSample = map[Policy]float64{Keep: -1} }) }, "kept_bytes_per_sample.keep: want 0"},
 		"unknown policy":   {func(p *Problem) { p.Policies = []Policy{"drop"} }, "policies[0]: want"},
 		"unknown shares":   {func(p *Problem) { p.Shares = "odd" }, "shares: want"},
-		"too few batches":  {func(p *Problem) { p.FixedBatches = []int{6} }, "fixed_batches: want one for each of the 2 devices, got 1"},
+		"too few batches":  {func(p *Problem) { p.FixedBatches = []int{6} }, "fixed_batches: want one for each of 2 devices, got 1"},
 		"wrong sum":        {func(p *Problem) { p.FixedBatches = []int{6, 1} }, "fixed_batches: [6 1] sum to 7, want global_batch 6"},
 		"batch below zero": {func(p *Problem) { p.FixedBatches = []int{7, -1} }, "fixed_batches[1]: want 0 to 131072, got -1"},
 		"unused by hand":   {func(p *Problem) { p.FixedBatches = []int{6, 0}; p.UseAll = true }, "fixed_batches: a rank has 0 samples"},
