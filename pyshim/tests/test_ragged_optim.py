@@ -284,4 +284,4 @@ def test_a_script_that_made_an_optimizer_before_steps_on_rows_too():
     ran = subprocess.run(
         [sys.executable, "-c", AFTER_ANOTHER], capture_output=True, text=True, timeout=120
     )
-    assert ran.stdout.split(maxsplit=1) == ["True", "[0.5, 0.5]\n"], ran.stderr
+    assert ran.stdout.splitlines()[-1:] == ["True [0.5, 0.5]"], ran.stderr  # Gloo may speak first
