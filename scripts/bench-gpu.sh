@@ -6,4 +6,5 @@ set -eu
 cd "$(dirname "$0")/.."
 python=$(scripts/setup.sh)
 mkdir -p .cephalo
+sync # a fresh Python takes gigabytes to the disk, which would go on beside what is measured
 exec "$python" scripts/bench/main.py --json .cephalo/bench-gpu.json "$@"

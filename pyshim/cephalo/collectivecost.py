@@ -13,13 +13,15 @@ from .comm import Handle, ReduceHandle
 from .engine import REDUCTIONS_IN_FLIGHT
 from .gathered import FlatBuffer
 from .layout import PPM, build_layout
-from .timing import Stopwatch, Together
+from .timing import STEADY_SPREAD, Stopwatch, Together, spread
 from .unit import Unit
 
 FEWEST_RUNS = 5
 ENOUGH_MS = 400.0
-"""Of measuring one unit: short collectives are repeated until their median is steady."""
-MOST_RUNS = 40
+"""Of measuring one unit: short collectives are repeated so long at least."""
+MOST_MS = 1000.0
+"""And so long at most, unless the medians are steady before."""
+MOST_RUNS = 160
 ROUNDS = 4
 """Units of a class whose collectives follow each other in a run, if it has so many: the copies of
 one go on beside the transport of the next."""
@@ -77,9 +79,7 @@ def measure_collectives(
     rounds = min(ROUNDS, count)
     beside = () if alone else gathers
     runs: list[list[float]] = []
-    while len(runs) <= FEWEST_RUNS or (
-        len(runs) <= MOST_RUNS and sum(map(sum, runs[1:])) < ENOUGH_MS
-    ):
+    while not enough(runs[1:]):
         together.barrier()
         gather = stopwatch.wall_ms(lambda: carry(gathers, (), rounds))
         together.barrier()
@@ -87,6 +87,16 @@ def measure_collectives(
         runs.append(together.largest(gather, reduction))
     gather, reduction = (statistics.median(r[i] for r in runs[1:]) / rounds for i in range(2))
     return CollectiveTimes(gather, reduction if alone else max(0.0, reduction - gather))
+
+
+def enough(runs: list[list[float]]) -> bool:
+    """True once more of these times would not change their medians much, or would take too long."""
+    if len(runs) < FEWEST_RUNS:
+        return False
+    took_ms = sum(map(sum, runs))
+    steady = all(spread(times) < STEADY_SPREAD for times in zip(*runs, strict=True))
+    late = took_ms >= MOST_MS or len(runs) >= MOST_RUNS
+    return late or (steady and took_ms >= ENOUGH_MS)
 
 
 def issues_of(unit: Unit, state_ppm: Sequence[int]) -> tuple[list[_Gather], list[_Reduce]]:

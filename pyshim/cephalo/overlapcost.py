@@ -7,11 +7,14 @@ import statistics
 from .capture import UnitClass
 from .collectivecost import ROUNDS, CollectiveTimes, carry, even_shares, issues_of
 from .oom import out_of_memory
-from .timing import Once
+from .timing import Once, error_of_median
 from .unit import Unit
 from .unitcost import Bench, Points, layered_run
 
-RUNS = 7
+FEWEST_RUNS = 7
+MOST_RUNS, MOST_MS = 60, 6000.0
+STEADY = 0.03
+"""A part lost is known well enough once the standard error of its median is below this."""
 MOST_MICROBATCHES = 8
 SHORTEST_MS = 0.2
 """Collectives below this are over before anything runs beside them."""
@@ -70,16 +73,28 @@ def _loss(bench: Bench, made: UnitClass, points: Points, link_ms: float) -> floa
         lambda: carry(gathers, reductions, rounds),
         lambda: carry(gathers, reductions, rounds, computing),
     )
-    runs = []
-    for _ in range(RUNS):
+    losses: list[float] = []
+    took_ms = 0.0
+    while not known(losses[1:], took_ms):
         times = []
         for way in ways:
             bench.together.barrier()
             times.append(bench.stopwatch.wall_ms(way))
-        runs.append(bench.together.largest(*times))
+        times = bench.together.largest(*times)
+        # Of times taken one after another: a link may be faster a second later.
+        losses.append(lost(*times))
+        took_ms += sum(times)
     made.example.drop_gradients()
     made.example.free()
-    return lost(*(statistics.median(r[i] for r in runs[1:]) for i in range(3)))
+    return statistics.median(losses[1:])
+
+
+def known(losses: list[float], took_ms: float) -> bool:
+    """True once more runs would not change the median much, or would take too long."""
+    if len(losses) < FEWEST_RUNS:
+        return False
+    late = len(losses) >= MOST_RUNS or took_ms >= MOST_MS
+    return late or error_of_median(losses) < STEADY
 
 
 def lost(compute_ms: float, link_ms: float, both_ms: float) -> float:

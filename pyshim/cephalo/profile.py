@@ -16,18 +16,14 @@ import torch
 from .batch import flatten_call, local_batch
 from .capture import StandIns, UnitClass, capture, classify
 from .classes import parameters_of
-from .collectivecost import (
-    CollectiveTimes,
-    even_shares,
-    measure_collectives,
-    uneven_shares,
-)
+from .collectivecost import CollectiveTimes
 from .data import Feed
 from .devicefacts import allocator_slack_bytes, device_facts, overhead_bytes, room_bytes
 from .devices import DeviceEntry
 from .engine import Engine
 from .events import Events
 from .footprint import held_bytes, is_held, received_bytes, static_of
+from .linkcost import measure_links
 from .measurefile import write_measurement
 from .oom import release
 from .optimizercost import OptimizerCost, measure_optimizers
@@ -92,7 +88,7 @@ class Profiler:
             engine._sign(run, leaves, spec, batch)
         classes = classify(engine)
         order = capture(engine, classes, run, args, kwargs)
-        collectives, ragged = self._collectives(engine, classes)
+        links = measure_links(engine, classes, self._stopwatch, self._together, self._progress)
         held = held_bytes(engine, classes)
         room = room_bytes(self._entry, device)
         bench = Bench(
@@ -112,7 +108,12 @@ class Profiler:
             )
             release(device)
         overhead = measure_overhead(bench, classes, points)
-        overlap = measure_overlap(bench, classes, points, collectives, order)
+        overlap = measure_overlap(bench, classes, points, links.times, order)
+        release(device)
+        # Half a minute later: what a link carries changes while others use it, or the host.
+        links = links.mean(
+            measure_links(engine, classes, self._stopwatch, self._together, self._progress)
+        )
         self._progress("optimizer")
         parameters = [r.param for u in engine.units for b in u.buffers for r in b.refs]
         optimizer = measure_optimizers(parameters, device, self._stopwatch, self._together)
@@ -131,11 +132,11 @@ class Profiler:
             "reserved_bytes": sum(held.values()) + outside,
             "outside_bytes": outside,
             "fixed_ms": optimizer.step_ms + control_ms,
-            "ragged_factor": ragged,
+            "ragged_factor": links.ragged_factor,
             "microbatch_overhead_ms": {"forward": overhead[0], "backward": overhead[1]},
             "costs": _costs(classes, points, order, held, late),
             "collectives": {
-                made.name: _collective(made, collectives[made.name], order) for made in classes
+                made.name: _collective(made, links.times[made.name], order) for made in classes
             },
             "spread": {name: p.spread for name, p in points.items()},
             "memory_ends": {n: p.memory_ends for n, p in points.items() if p.memory_ends},
@@ -152,36 +153,6 @@ class Profiler:
     def _left(self, deadline: float) -> float:
         """Seconds of the budget that are left on the slowest rank."""
         return -self._together.largest(time.perf_counter() - deadline)[0]
-
-    def _collectives(
-        self, engine: Engine, classes: list[UnitClass]
-    ) -> tuple[dict[str, CollectiveTimes], float]:
-        """Times by class with even shares, and how much longer strongly uneven ones take."""
-        world = self._runtime.comm.world_size
-        times: dict[str, CollectiveTimes] = {}
-        for made in classes:
-            self._progress(f"{made.name} collectives")
-            times[made.name] = measure_collectives(
-                made.units[0],
-                len(made.units),
-                even_shares(world),
-                self._stopwatch,
-                self._together,
-                alone=is_held(engine, made),
-            )
-        heaviest = max(classes, key=lambda c: times[c.name].total_ms)
-        even = times[heaviest.name].total_ms
-        if world == 1 or even <= 0:
-            return times, 1.0
-        uneven = measure_collectives(
-            heaviest.units[0],
-            len(heaviest.units),
-            uneven_shares(world),
-            self._stopwatch,
-            self._together,
-            alone=is_held(engine, heaviest),
-        )
-        return times, max(1.0, uneven.total_ms / even)
 
     def _control_ms(self) -> float:
         """The small vector over the control group that ends every backward."""

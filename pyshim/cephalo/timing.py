@@ -107,14 +107,18 @@ class Laps:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Relative standard error of the median: 1.25 of the mean's, which is estimated from the
-    quartiles so that one outlier does not count. 1 for fewer than three values."""
+    """Standard error of the median as a share of it. 1 for fewer than three values."""
     if len(values) < FEWEST_RUNS:
         return 1.0
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    if middle <= 0:
-        return 0.0
-    return 1.25 * (high - low) / 1.35 / len(values) ** 0.5 / middle
+    middle = statistics.median(values)
+    return error_of_median(values) / middle if middle > 0 else 0.0
+
+
+def error_of_median(values: Sequence[float]) -> float:
+    """Standard error of the median of at least two values: 1.25 of the mean's, which is estimated
+    from the quartiles so that one outlier does not count."""
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return 1.25 * (high - low) / 1.35 / len(values) ** 0.5
 
 
 def repeat(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from cephalo import overlapcost, profile, unitcost
+from cephalo import linkcost, overlapcost, profile, unitcost
 from cephalo.collectivecost import CollectiveTimes
 from profiled import (
     BLOCK_PARAMETERS,
@@ -143,7 +143,7 @@ def test_gradients_of_an_embedding_come_after_those_of_all_units(ranks, tmp_path
 
 def _overlap(folder: str, memory_ends: bool) -> dict:
     overlapcost.lost = lambda *ms: 0.25 if all(x >= 0 for x in ms) else -1.0
-    profile.measure_collectives = lambda *_, alone: CollectiveTimes(3.0, 7.0 if alone else 5.0)
+    linkcost.measure_collectives = lambda *_, alone: CollectiveTimes(3.0, 7.0 if alone else 5.0)
     run = Run(folder, 2, units=head_apart)
     if memory_ends and run.runtime.comm.rank == 0:
 

@@ -12,11 +12,12 @@ from torch import nn
 from cephalo import offloadcost
 from cephalo.capture import Example
 from cephalo.clock import Clock
-from cephalo.collectivecost import even_shares, shares, uneven_shares
+from cephalo.collectivecost import CollectiveTimes, enough, even_shares, shares, uneven_shares
+from cephalo.linkcost import LinkTimes
 from cephalo.memory import Meter
 from cephalo.oom import out_of_memory
 from cephalo.optimizercost import clone_optimizer, find_optimizers, state_bytes
-from cephalo.overlapcost import lost
+from cephalo.overlapcost import known, lost
 from cephalo.timing import STEADY_SPREAD, Laps, Stopwatch, Together, repeat, spread
 from cephalo.unitcost import growing
 
@@ -65,6 +66,42 @@ def test_shares_sum_to_a_million():
 )
 def test_what_is_lost_by_running_at_once(compute_ms, link_ms, both_ms, part):
     assert lost(compute_ms, link_ms, both_ms) == pytest.approx(part)
+
+
+@pytest.mark.parametrize(
+    ("losses", "took_ms", "answer"),
+    [
+        ([0.2] * 6, 1.0, False),
+        ([0.2] * 7, 1.0, True),
+        ([0.0, 1.0] * 10, 1.0, False),
+        ([0.0, 1.0] * 30, 1.0, True),
+        ([0.0, 1.0] * 10, 7000.0, True),
+    ],
+)
+def test_a_loss_is_measured_until_it_is_known_or_late(losses, took_ms, answer):
+    assert known(losses, took_ms) is answer
+
+
+@pytest.mark.parametrize(
+    ("runs", "answer"),
+    [
+        ([[100.0, 200.0]] * 4, False),
+        ([[100.0, 200.0]] * 5, True),
+        ([[1.0, 2.0]] * 5, False),  # in 15 ms a link says little
+        ([[20.0, 40.0], [20.0, 80.0]] * 4, False),  # one of both is not steady
+        ([[20.0, 40.0], [20.0, 80.0]] * 7, True),
+        ([[1.0, 1.0], [1.0, 3.0]] * 80, True),
+    ],
+)
+def test_collectives_are_measured_until_both_are_steady_or_late(runs, answer):
+    assert enough(runs) is answer
+
+
+def test_a_link_costs_what_it_cost_on_average():
+    early = LinkTimes({"Block": CollectiveTimes(2.0, 4.0), "Head": CollectiveTimes(1.0, 0.0)}, 1.0)
+    late = LinkTimes({"Block": CollectiveTimes(4.0, 5.0), "Head": CollectiveTimes(1.0, 2.0)}, 1.5)
+    mean = {"Block": CollectiveTimes(3.0, 4.5), "Head": CollectiveTimes(1.0, 1.0)}
+    assert early.mean(late) == LinkTimes(mean, 1.25)
 
 
 def _sgd(**options):

@@ -202,10 +202,10 @@ def run(machine: Machine, names: list[str]) -> dict[str, list[dict[str, Any]]]:
         rows = [row for row in rows if re.search(machine.args.rows, row.name)]
         if machine.args.cpu:
             rows = [replace(row, steps=min(row.steps, 2), warm_up=1) for row in rows]
-        if suite.alone:
-            for row in rows:
+        if suite.alone or suite.at_once:
+            for some in [[row] for row in rows] if suite.alone else [rows]:
                 if not machine.interrupted:
-                    found.setdefault(name, []).extend(machine.train(parts, [row]))
+                    found.setdefault(name, []).extend(machine.train(parts, some))
         else:
             waiting.setdefault(json.dumps(parts), []).extend((name, row) for row in rows)
     for parts, rows in waiting.items():

@@ -56,17 +56,20 @@ CPU = Scale(
 
 Planner = Callable[[Shape, str, int], dict[str, Any]]
 """The plan for a model, a dtype and a global batch, on the parts of the suite."""
+MakeRows = Callable[[Scale, int, Planner], list[Row]]
 
 
 @dataclass(frozen=True)
 class Suite:
     """``parts`` names how the device is cut. ``make`` gets the scale, the number of parts and the
-    planner. ``alone`` rows get workers of their own, since they are there to fail."""
+    planner. ``alone`` rows get workers of their own, since they are there to fail. Those of an
+    ``at_once`` suite run right after its plans were made, before anything else."""
 
     title: str
     parts: str
-    make: Callable[[Scale, int, Planner], list[Row]]
+    make: MakeRows
     alone: bool = False
+    at_once: bool = False
     memory_bytes: int | None = None
     """Of all parts together; None: what the card has."""
 
@@ -255,22 +258,25 @@ def stock_unequal(scale: Scale, world: int, plan: Planner) -> list[Row]:
     return rows
 
 
-def predictions(scale: Scale, world: int, plan: Planner) -> list[Row]:
-    """Planned rows whose predictions are compared with what is measured."""
-    return [
-        of_plan(
-            plan(shape, scale.dtypes[0], batch),
-            table="predictions",
-            base="",
-            name=f"{label}, global batch {batch}",
-            shape=shape,
-            dtype=scale.dtypes[0],
-            steps=5,
-            warm_up=5,
-        )
-        for label, shape in (("GPT", scale.gpt), ("large head", scale.wide))
-        for batch in scale.plans
-    ]
+def predictions(label: str, shape_of: Callable[[Scale], Shape]) -> MakeRows:
+    """Planned rows of one model whose predictions are compared with what is measured."""
+
+    def make(scale: Scale, world: int, plan: Planner) -> list[Row]:
+        shape, dtype = shape_of(scale), scale.dtypes[0]
+        return [
+            of_plan(
+                plan(shape, dtype, batch),
+                table="predictions",
+                name=f"{label}, global batch {batch}",
+                shape=shape,
+                dtype=dtype,
+                steps=15,
+                warm_up=5,
+            )
+            for batch in scale.plans
+        ]
+
+    return make
 
 
 def too_large(scale: Scale, world: int, plan: Planner) -> list[Row]:
@@ -288,6 +294,13 @@ def too_large(scale: Scale, world: int, plan: Planner) -> list[Row]:
     ]
 
 
+def predicted(label: str, shape_of: Callable[[Scale], Shape]) -> Suite:
+    """Measured right after the profile: what a link carries changes by the minute on some hosts."""
+    title = f"Predicted and measured, {label}"
+    make = predictions(label, shape_of)
+    return Suite(title, "unequal", make, at_once=True, memory_bytes=40 << 30)
+
+
 SUITES = {
     "accumulation": Suite("Accumulation, four equal parts", "equal", accumulation),
     "equal": Suite("Equal parts, one microbatch, nothing recomputed", "equal", equal),
@@ -295,7 +308,8 @@ SUITES = {
     "one": Suite("One rank", "whole", alone),
     "unequal": Suite("Unequal parts, compute-bound", "unequal", unequal),
     "stock": Suite("Unequal parts, ordinary accumulation", "unequal", stock_unequal),
-    "predictions": Suite("Predicted and measured", "unequal", predictions, memory_bytes=40 << 30),
+    "predictions-gpt": predicted("GPT", lambda scale: scale.gpt),
+    "predictions-head": predicted("large head", lambda scale: scale.wide),
     "memory": Suite(
         "A model that does not fit evenly", "unequal", too_large, alone=True, memory_bytes=44 << 30
     ),
