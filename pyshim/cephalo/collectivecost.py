@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 
 from .comm import Handle, ReduceHandle
-from .engine import REDUCTIONS_IN_FLIGHT
 from .gathered import FlatBuffer
 from .layout import PPM, build_layout
+from .reductions import IN_FLIGHT
 from .timing import STEADY_SPREAD, Stopwatch, Together, spread
 from .unit import Unit
 
@@ -117,7 +117,7 @@ def carry(
     reducing: deque[list[ReduceHandle]] = deque()
     for _ in range(rounds):
         gathering = [issue() for issue in gathers]
-        if len(reducing) == REDUCTIONS_IN_FLIGHT:
+        if len(reducing) == IN_FLIGHT:
             _wait_for(reducing.popleft())
         reducing.append([issue() for issue in reduces])
         beside()

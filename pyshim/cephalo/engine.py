@@ -19,19 +19,13 @@ from torch import nn
 from . import compat
 from .batch import Signature, flatten_call, local_batch, microbatch_bounds, unflatten_call
 from .classes import group
-from .compilers import uncompiled
-from .gathered import FlatBuffer
 from .layered import LayeredCall
 from .place import SCRIPT
-from .probing import SAMPLES as PROBED_SAMPLES
-from .probing import BufferGuard, ProbedCall, carriers, note_call, sign, with_samples
-from .randomness import untouched_randomness
+from .reductions import Reductions
 from .runtime import Runtime
+from .signing import Signing
 from .unit import State, Unit
 from .weighting import StepWeight
-
-REDUCTIONS_IN_FLIGHT = 2
-"""Reductions that may be under way at once; each keeps one unit's gradients alive."""
 
 
 class Engine:
@@ -60,15 +54,13 @@ class Engine:
         """Units whose activations are kept although the plan does not keep those of all."""
         self.in_forward = False
         self.in_backward = False
-        self._probe: dict[Unit, list[ProbedCall]] | None = None
+        self._signing = Signing(runtime, root, module, units)
         self._order: dict[str, list[Unit]] = {"forward": [], "backward": []}
         """Units as they ran in the last pass, by which the next one prefetches."""
         self._running: dict[str, list[Unit]] = {"forward": [], "backward": []}
         self._calls_left: dict[Unit, int] = {}
         """Calls of the whole kind whose backward has not come yet."""
-        self._reducing: list[Unit] = []
-        self._pending: dict[FlatBuffer, torch.Tensor] = {}
-        """Reduced gradients that the script has not been given yet."""
+        self._reductions = Reductions(runtime.clock)
         self._weight: StepWeight | None = None
         """Of the backward under way."""
         self._forward_weight: StepWeight | None = None
@@ -105,8 +97,8 @@ class Engine:
     ) -> Any:
         """A unit's module is called by the script or by a module around it; ``run`` is the module's
         own forward. ``cut`` is False for other methods, which run the local batch whole."""
-        if self._probe is not None:
-            return self._probe_call(unit, run, args, kwargs, cut)
+        if self._signing.under_way:
+            return self._signing.call(unit, run, args, kwargs, cut)
         if self.in_forward or self.in_backward:
             return self._unit_forward(unit, run, args, kwargs, cut)
         if unit is not self.root:
@@ -132,7 +124,7 @@ class Engine:
             counted = self.runtime.samples_of_batch()
             batch = local_batch(leaves, counted)
             if not self.signatures:
-                self._sign(run, leaves, spec, batch, cut)
+                self.sign(run, leaves, spec, batch, cut)
             weight = self._forward_weight = self.runtime.weigh(batch, counted)
         self.runtime.in_training_forward = training
         self.in_forward, self._running["forward"] = True, []
@@ -252,7 +244,7 @@ class Engine:
         self._calls_left[unit] = left
         if left <= 0:
             unit.free()
-            self._start_reduce(unit)
+            self._reductions.start(unit, self._weight)
 
     @contextmanager
     def _gathered(self, unit: Unit, phase: str):
@@ -264,7 +256,7 @@ class Engine:
             if len(unit.modules) == 1 and not (phase == "forward" and self._turns(unit)):
                 unit.free()
         if phase == "backward":
-            self._start_reduce(unit)
+            self._reductions.start(unit, self._weight)
 
     def _turns(self, unit: Unit) -> bool:
         """True if a training forward ends with the unit and the backward begins with it, as in the
@@ -319,26 +311,6 @@ class Engine:
             self.root.gather()
         self._prefetch("backward")
 
-    def _start_reduce(self, unit: Unit) -> None:
-        if not unit.trainable:
-            return
-        while len(self._reducing) >= REDUCTIONS_IN_FLIGHT:
-            self._finish_reduce(self._reducing.pop(0))
-        unit.start_reduce(self._weight)
-        self._reducing.append(unit)
-
-    def _finish_reduce(self, unit: Unit) -> None:
-        for member in (unit, *unit.absorbed):
-            for buffer, handle in member.reduce_in_flight:
-                if handle.ended:
-                    reduced = handle.wait()
-                else:
-                    with self.runtime.clock.waiting("reduction"):
-                        reduced = handle.wait()
-                known = self._pending.get(buffer)
-                self._pending[buffer] = reduced if known is None else known.add_(reduced)
-            member.reduce_in_flight = []
-
     @torch.no_grad()
     def _end_backward(self) -> None:
         """Hand out gradients if the script wants them.
@@ -371,55 +343,22 @@ class Engine:
         left = [unit for unit in self.units if next(totals) > 0]
         for unit in left:
             if unit.absorber not in left:
-                self._start_reduce(unit)
-        for unit in self._reducing:
-            self._finish_reduce(unit)
+                self._reductions.start(unit, self._weight)
+        self._reductions.finish()
         if synced:
             for unit in self.units:
-                unit.hand_out(totals, self._pending)
+                unit.hand_out(totals, self._reductions.reduced)
         self._order["backward"] = self._running["backward"]
-        self._reducing, self._calls_left = [], {}
+        self._calls_left = {}
 
     # -- which arguments carry the batch --------------------------------------------------------
 
-    @torch.no_grad()
-    def _sign(self, run, leaves, spec, batch: int | None, cut: bool = True) -> None:
-        """Find the signatures of all units by two forwards with other numbers of samples."""
-        calls: list[dict[Unit, list[ProbedCall]]] = []
-        changed: set[int] = set()
-
-        def probe(sampled: list[Any]) -> None:
-            self._probe = {}
-            self.runtime.busy.add(self)
-            guard = BufferGuard(self.module)
-            try:
-                with untouched_randomness(self.runtime.device), uncompiled():
-                    args, kwargs = unflatten_call(sampled, spec)
-                    self._probe_call(self.root, run, args, kwargs, cut)
-                calls.append(self._probe)
-            finally:
-                changed.update(guard.restore())
-                self._probe = None
-                self.runtime.busy.discard(self)
-                self.free()
-                torch.clear_autocast_cache()  # its casts have no history
-
-        self.runtime.agree_on("the arguments of the model", str(spec))
-        answers = [] if batch is None else carriers(leaves, batch, self.runtime.true_everywhere)
-        if not answers:
-            self.signatures = {self.root: Signature(spec, (), (), False, "no tensor argument")}
-            return
-        for samples in PROBED_SAMPLES:
-            answers = with_samples(leaves, answers, samples, probe)
-        for unit in self.units:
-            first, second = (c.get(unit, []) for c in calls)
-            if first or second:
-                self.signatures[unit] = sign(first, second, self._obstacle(unit, changed))
-        self.runtime.agree_on(
-            "the arguments that carry the batch",
-            [(unit.kind, s.digest()) for unit, s in self.signatures.items()],
-        )
-        self.kept = self._units_to_keep([u for u in calls[-1] if u in self.signatures])
+    def sign(
+        self, run: Callable[..., Any], leaves: list[Any], spec: Any, batch: int | None, cut: bool
+    ) -> None:
+        """Find the signatures of all units, and so what the plan keeps. Collective."""
+        self.signatures, order = self._signing.find(run, leaves, spec, batch, cut)
+        self.kept = self._units_to_keep(order) if order else frozenset()
 
     def _units_to_keep(self, order: list[Unit]) -> frozenset[Unit]:
         """The last units of each class that this rank's part of the plan names, in the order of
@@ -436,23 +375,6 @@ class Engine:
             kept.update(units[max(0, len(units) - count) :])
         return frozenset(kept)
 
-    def _obstacle(self, unit: Unit, changed: set[int]) -> str:
-        nested = [u for u in self.units if u.absorber is not unit and u is not unit]
-        if any(u.inside(unit) for u in nested):
-            return "there are units inside of it"
-        return unit.obstacle(changed)
-
-    def _probe_call(self, unit: Unit, run, args, kwargs, cut: bool) -> Any:
-        args, kwargs = unit.cast_inputs(args, kwargs)
-        leaves, spec = flatten_call(args, kwargs)
-        unit.gather()
-        output = unit.cast_outputs(run(*args, **kwargs))
-        if unit is not self.root and unit.absorber is None and len(unit.modules) == 1:
-            unit.free()
-        if cut:
-            self._probe.setdefault(unit, []).append(note_call(leaves, spec, output))
-        return output
-
     # -- for the script -------------------------------------------------------------------------
 
     def layers(self, unit: Unit) -> bool:
@@ -465,7 +387,8 @@ class Engine:
         """Forget a forward whose backward will not come, or a backward that was broken off."""
         for unit in self.units:
             unit.drop_gradients()
-        self._reducing, self._calls_left, self.in_backward = [], {}, False
+        self._reductions.forget()
+        self._calls_left, self.in_backward = {}, False
         self.runtime.busy.discard(self)
         self.free()
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .capture import UnitClass
-from .engine import REDUCTIONS_IN_FLIGHT, Engine
+from .engine import Engine
 from .gathered import FlatBuffer
+from .reductions import IN_FLIGHT
 from .unit import Unit
 
 
@@ -88,7 +89,7 @@ def _around(order: list[Unit], unit: Unit) -> int:
     at = order.index(unit)
     following = [gathered_bytes(u) for u in order[at + 1 : at + 2]]
     previous = [gathered_bytes(u) for u in order[max(0, at - 1) : at]]
-    reducing = [reducing_bytes(u) for u in order[at + 1 : at + 1 + REDUCTIONS_IN_FLIGHT]]
+    reducing = [reducing_bytes(u) for u in order[at + 1 : at + 1 + IN_FLIGHT]]
     forward = gathered_bytes(unit) + sum(following)
     backward = gathered_bytes(unit) + gradient_bytes(unit) + sum(previous) + sum(reducing)
     return max(forward, backward)
@@ -100,7 +101,7 @@ def _issuing(order: list[Unit], unit: Unit) -> int:
         return issuing_bytes(unit)
     at = order.index(unit)
     previous = [gathered_bytes(u) for u in order[max(0, at - 1) : at]]
-    reducing = [reducing_bytes(u) for u in order[at + 1 : at + REDUCTIONS_IN_FLIGHT]]
+    reducing = [reducing_bytes(u) for u in order[at + 1 : at + IN_FLIGHT]]
     return issuing_bytes(unit) + sum(previous) + sum(reducing)
 
 

@@ -85,7 +85,7 @@ class Profiler:
         batch = local_batch(leaves, runtime.samples_of_batch())
         self._progress("calls")
         if not engine.signatures:
-            engine._sign(run, leaves, spec, batch)
+            engine.sign(run, leaves, spec, batch, cut=True)
         classes = classify(engine)
         order = capture(engine, classes, run, args, kwargs)
         links = measure_links(engine, classes, self._stopwatch, self._together, self._progress)

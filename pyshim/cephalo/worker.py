@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import runpy
 import socket
 import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.optim.optimizer import (
@@ -19,66 +15,23 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from . import api, checkpoint, checkpoint_load, intercept, oom, ragged, runtime
+from . import api, checkpoint, checkpoint_load, intercept, ragged, runtime
 from .commands import Commands
 from .data import Feed, Source
 from .devices import DeviceEntry, claim, load_device
 from .events import Events
+from .lastwords import announce_exit, tell_failure
 from .place import Place, start_heartbeats
 from .plan import load_plan
 from .report import Reporter
 from .resuming import Resume
 from .runtime import Runtime
 from .saving import Saves
+from .settings import Settings
 from .soundness import check_products
 from .weighting import TOKENS
 
 EXIT_SCRIPT_FAILED = 1
-PROFILE_SECONDS = 40.0
-"""Time for measuring a script's units, unless CEPHALO_PROFILE_SECONDS says otherwise."""
-
-
-MOST_CHARACTERS = 4000
-"""Of an exception's text in an event."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the environment of a worker says. Nothing else in the package reads it."""
-
-    mode: str
-    run_dir: Path
-    plan: Path
-    devices: Path
-    socket: str | None
-    weighting: str
-    rank: int
-    device_rank: int
-    local_rank: int
-    profile_seconds: float
-    restart: int
-    must_resume: bool
-    run_id: str
-
-    @classmethod
-    def read(cls, env: Mapping[str, str]) -> Settings:
-        """Raises KeyError that names a missing variable. Hardware is measured without a plan."""
-        mode = env.get("CEPHALO_MODE", "train")
-        return cls(
-            mode=mode,
-            run_dir=Path(env["CEPHALO_RUN_DIR"]),
-            plan=Path(env.get("CEPHALO_PLAN", "") if mode == "hardware" else env["CEPHALO_PLAN"]),
-            devices=Path(env["CEPHALO_DEVICES"]),
-            socket=env.get("CEPHALO_SOCKET") or None,
-            weighting=env.get("CEPHALO_WEIGHTING", "samples"),
-            rank=int(env["RANK"]),
-            device_rank=int(env["RANK"]),
-            local_rank=int(env["LOCAL_RANK"]),
-            profile_seconds=float(env.get("CEPHALO_PROFILE_SECONDS") or PROFILE_SECONDS),
-            restart=int(env.get("CEPHALO_RESTART_COUNT") or 0),
-            must_resume=env.get("CEPHALO_MUST_RESUME") == "1",
-            run_id=env.get("CEPHALO_RUN_ID", ""),
-        )
 
 
 class ScriptStopped(BaseException):
@@ -92,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     events = Events(settings.socket, settings.rank, settings.local_rank)
     peak: list[Callable[[], int]] = []
     last_words: list[Callable[[], None]] = []
-    _announce_exit(events, last_words)
+    announce_exit(events, last_words)
     try:
         return _run(settings, events, list(argv), peak, last_words)
     except BaseException as err:
@@ -100,24 +53,9 @@ def main(argv: Sequence[str]) -> int:
         if code:
             for flush in last_words:
                 flush()
-            _tell(events, err, argv[0] if argv else "hardware", peak)
+            tell_failure(events, err, argv[0] if argv else "hardware", peak)
         events.send("exit", code=code)
         return code
-
-
-def _announce_exit(events: Events, last_words: Sequence[Callable[[], None]]) -> None:
-    """Have the supervisor hear of ``os._exit`` too, and of the last step before it: a worker that
-    is gone without a word was killed."""
-    end, own = os._exit, os.getpid()
-
-    def announced(code: int) -> None:
-        if os.getpid() == own and not events.ended:
-            for flush in last_words:
-                flush()
-            events.send("exit", code=code)
-        end(code)
-
-    os._exit = announced
 
 
 def _run(
@@ -299,49 +237,3 @@ def _exit_code(err: BaseException) -> int:
     if isinstance(err, SystemExit) and isinstance(err.code, int):
         return err.code
     return EXIT_SCRIPT_FAILED
-
-
-def _tell(
-    events: Events, err: BaseException, script: str, peak: Sequence[Callable[[], int]]
-) -> None:
-    """Print the traceback and send the failure, naming the last frame of the user's own code."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    frames = traceback.extract_tb(err.__traceback__)
-    own = [
-        f
-        for f in frames
-        if not f.filename.startswith((here, "<frozen")) and "site-packages" not in f.filename
-    ]
-    own = [f for f in own if os.path.basename(f.filename) not in ("shim.py", "runpy.py")]
-    frame = f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else script
-    text = "".join(traceback.format_exception(err))
-    events.send(
-        "error",
-        exception=type(err).__name__,
-        message=_cut(str(err)),
-        user_frame=frame,
-        traceback=_cut(text),
-        **_memory_need(err, peak),
-    )
-    with contextlib.suppress(OSError, ValueError):  # the script may have closed it
-        if not isinstance(err, SystemExit):
-            print(text, file=sys.stderr, flush=True)
-        elif not isinstance(err.code, int):
-            print(err.code, file=sys.stderr, flush=True)
-
-
-def _cut(text: str) -> str:
-    """``text`` without its middle if it is very long; the log has all of it."""
-    if len(text) <= MOST_CHARACTERS:
-        return text
-    half = MOST_CHARACTERS // 2
-    return f"{text[:half]} [{len(text) - 2 * half} characters left out] {text[-half:]}"
-
-
-def _memory_need(err: BaseException, peak: Sequence[Callable[[], int]]) -> dict[str, object]:
-    """If the device had no memory left: what the rank would have held at once."""
-    if not oom.out_of_memory(err):
-        return {}
-    tried = oom.tried_bytes(err)
-    needed = sum(look() for look in peak) + tried if tried else 0
-    return {"out_of_memory": True, "needed_bytes": needed}

@@ -55,11 +55,11 @@ def test_only_the_heartbeats_thread_asks_the_device():
 def test_the_last_step_is_told_before_an_exit_without_an_end():
     code = (
         "import os\n"
-        "from cephalo import worker\n"
+        "from cephalo import lastwords\n"
         "class E:\n"
         "    ended = False\n"
         "    def send(self, kind, **f): print(kind, f, flush=True)\n"
-        "worker._announce_exit(E(), [lambda: print('the last step', flush=True)])\n"
+        "lastwords.announce_exit(E(), [lambda: print('the last step', flush=True)])\n"
         "os._exit(3)\n"
     )
     done = subprocess.run(
