@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import struct
@@ -10,10 +11,13 @@ from array import array
 from pathlib import Path
 
 from .faults import ORPHAN_SECONDS
-from .run import Failed, Run, wait_for
+from .run import MODEL, Failed, Run, wait_for
+
+Model = dict[str, array]
+"""Weights by name."""
 
 
-def weights(run: Run, checkpoint: Path, out: Path) -> dict[str, array]:
+def weights(run: Run, checkpoint: Path, out: Path) -> Model:
     """The model of a checkpoint, by name."""
     tool = [run.options.program, "checkpoint", "export", "--python", run.options.python]
     subprocess.run(
@@ -29,7 +33,30 @@ def weights(run: Run, checkpoint: Path, out: Path) -> dict[str, array]:
     return found
 
 
-def difference(a: dict[str, array], b: dict[str, array]) -> float:
+class Plain:
+    """The same training in one process of plain PyTorch (plain.py), beside whatever else runs."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path, steps: int):
+        self._out = folder / "plain.json"
+        script = Path(__file__).with_name("plain.py")
+        command = [options.python, script, options.script, len(options.devices), self._out, *MODEL]
+        command += ["--steps", steps]
+        self._process = subprocess.Popen([str(a) for a in command], stdin=subprocess.DEVNULL)
+
+    def weights(self, seconds: float) -> Model:
+        """What it came to. Waits for it."""
+        if self._process.wait(seconds) != 0:
+            raise Failed(f"plain PyTorch ended with {self._process.returncode}")
+        found = json.loads(self._out.read_text())
+        return {name: array("d", values) for name, values in found.items()}
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        self._process.kill()
+        self._process.wait()
+
+
+def difference(a: Model, b: Model) -> float:
     """The distance of two models, relative to the size of the first."""
     if a.keys() != b.keys():
         raise Failed("the two runs have different parameters")
