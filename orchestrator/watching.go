@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/events"
+	"github.com/cephalorun/cephalorun/orchestrator/supervise"
 )
 
 // How long ranks may stand still before they count as stuck.
@@ -50,6 +51,7 @@ type place struct {
 	moves      int64
 	cpuMs      float64
 	cpuAtMove  float64 // when the group last moved
+	pid        int     // 0: not known yet
 	ended      bool
 }
 
@@ -57,7 +59,9 @@ type place struct {
 type watch struct {
 	// Configuration, never modified.
 	least time.Duration // --stuck-after
-	first time.Duration // for the first step
+	first time.Duration // for the first step, and for measuring
+	// stopped says that a process stands still because somebody stopped it.
+	stopped func(pid int) bool
 
 	// State, of one goroutine.
 	begun   time.Time
@@ -69,7 +73,14 @@ type watch struct {
 }
 
 func newWatch(ranks int, least, first time.Duration, now time.Time) *watch {
-	return &watch{least: least, first: first, begun: now, moved: now, started: make([]bool, ranks), places: make([]place, ranks)}
+	return &watch{least: least, first: first, stopped: isStopped, begun: now, moved: now,
+		started: make([]bool, ranks), places: make([]place, ranks)}
+}
+
+// isStopped says that a process was stopped, by SIGSTOP or by a debugger.
+func isStopped(pid int) bool {
+	p, err := supervise.ReadProcess(pid)
+	return err == nil && (p.State == "T" || p.State == "t")
 }
 
 // take notes an event. Any event but a heartbeat is a move; a heartbeat is one when the
@@ -88,7 +99,7 @@ func (w *watch) take(e events.Event, now time.Time) {
 			return
 		}
 	case events.Start:
-		w.started[e.Rank] = true
+		w.started[e.Rank], p.pid = true, e.PID
 	case events.Step:
 		p.step = e.Step
 		w.stepMs = append(w.stepMs, e.StepMs)
@@ -126,11 +137,8 @@ func (w *watch) allowance(now time.Time) time.Duration {
 	if slices.Contains(w.started, false) {
 		return initLimit
 	}
-	if len(w.stepMs) == 0 && w.oneEnded() {
-		return w.least // the others may wait for it for ever
-	}
 	if len(w.stepMs) == 0 {
-		return w.first
+		return w.beforeSteps(now)
 	}
 	sorted := slices.Sorted(slices.Values(w.stepMs))
 	limit := max(w.least, stuckSteps*time.Duration(sorted[len(sorted)/2]*float64(time.Millisecond)))
@@ -148,6 +156,17 @@ func (w *watch) allowance(now time.Time) time.Duration {
 		return patience * limit
 	}
 	return limit
+}
+
+// beforeSteps is the allowance for measuring, loading, compiling and the first step.
+func (w *watch) beforeSteps(now time.Time) time.Duration {
+	switch {
+	case w.oneEnded() || slices.ContainsFunc(w.places, func(p place) bool { return p.pid != 0 && w.stopped(p.pid) }):
+		return w.least // the others may wait for it for ever
+	case w.oneIsSilent(now):
+		return min(w.first, patience*w.least) // what loads or compiles may keep Python's lock
+	}
+	return w.first
 }
 
 // oneIsSilent says that a rank has stopped sending heartbeats, as when it is stopped.

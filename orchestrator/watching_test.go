@@ -146,6 +146,40 @@ func TestUserCase19WhoHoldsTheOthersUp(t *testing.T) {
 	}
 }
 
+// Measuring has no steps: a rank that was stopped there would be waited for in silence.
+func TestARankThatStandsStillBeforeTheFirstStep(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		stopped, silent bool
+		limit           time.Duration
+	}{
+		"stopped":                 {true, true, time.Minute},
+		"silent":                  {false, true, patience * time.Minute},
+		"both say where they are": {false, false, firstStepLimit},
+	} {
+		w := newWatch(2, time.Minute, firstStepLimit, at)
+		w.stopped = func(pid int) bool { return c.stopped && pid == 101 }
+		for rank := range 2 {
+			w.take(events.Event{Kind: events.Start, Rank: rank, PID: 100 + rank}, at)
+			w.take(events.Event{Kind: events.Heartbeat, Rank: rank, Phase: "script", Moves: 1}, at)
+		}
+		look := func(after time.Duration) (Failure, bool) {
+			for rank := range 2 {
+				if rank == 0 || !c.silent {
+					w.take(events.Event{Kind: events.Heartbeat, Rank: rank, Phase: "script", Moves: 1}, at.Add(after))
+				}
+			}
+			return w.stuck(at.Add(after))
+		}
+		if f, stuck := look(c.limit); stuck {
+			t.Errorf("%s: stuck too soon: %+v", name, f)
+		}
+		if f, stuck := look(c.limit + time.Second); !stuck || c.silent && f.Rank != 1 {
+			t.Errorf("%s: stuck %v: %+v", name, stuck, f)
+		}
+	}
+}
+
 func TestASilentRankHoldsTheOthersUp(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	w := newWatch(2, time.Minute, firstStepLimit, at)

@@ -115,7 +115,7 @@ def _run(
         reporter.held_back = lambda: events.send(
             "heartbeat", step=reporter.steps, **place.report(ask_device=False)
         )
-        start_heartbeats(events, place, lambda: reporter.steps)
+    start_heartbeats(events, place, lambda: reporter.steps)
     _send_start(events, entry, plan.world_size)
     stopped = _run_script(argv)
     reporter.flush()
