@@ -89,7 +89,6 @@ func comparePlans(p profiler.Profile, plan solver.Plan, batch int, strategy Stra
 	if err != nil {
 		return 0, 0, err
 	}
-	best = busy(best, problem, strategy)
 	return now.IterationMs, best.Predicted.IterationMs, nil
 }
 

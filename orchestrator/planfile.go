@@ -34,9 +34,6 @@ func PlanFile(spec Spec) (Planned, solver.Problem, error) {
 	if err != nil {
 		return Planned{}, solver.Problem{}, err
 	}
-	if p.Script != nil { // as a run would
-		plan = busy(plan, problem, spec.Strategy)
-	}
 	planned := Planned{Plan: plan, Profile: p, Curve: curve, ProfilePath: spec.ProfileFile}
 	for _, d := range p.Devices {
 		planned.Names = append(planned.Names, d.Name)

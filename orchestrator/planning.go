@@ -19,15 +19,13 @@ func (s *session) makePlan() error {
 	if err != nil {
 		return err
 	}
-	var problem solver.Problem
 	spec := s.spec
 	if s.restarts.GlobalBatch > 0 { // wishes were for the devices of the start
 		spec.Wishes = Wishes{}
 	}
-	if s.plan, problem, s.curve, err = spec.solve(s.profile, batch); err != nil {
+	if s.plan, _, s.curve, err = spec.solve(s.profile, batch); err != nil {
 		return err
 	}
-	s.plan = busy(s.plan, problem, s.spec.Strategy)
 	s.screen.say("global batch %d: %s", s.plan.GlobalBatch, why)
 	return s.writePlan()
 }

@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cephalorun/cephalorun/profiler"
 	"github.com/cephalorun/cephalorun/solver"
@@ -127,24 +126,6 @@ const (
 	Best Strategy = "best" // the planner's choice
 	Even Strategy = "even" // equal batches and shares, for comparison
 )
-
-// busy replaces a plan in which some rank has no samples by the best one in which all
-// have some, if there is one. A rank without shows its script a sample all the same, so
-// it gains nothing, and that sample is in the numbers that the script adds up by itself.
-func busy(plan solver.Plan, p solver.Problem, s Strategy) solver.Plan {
-	if s == Even || p.FixedBatches != nil || !hasIdle(plan) {
-		return plan
-	}
-	p.UseAll = true
-	if all, err := Solve(p, s); err == nil {
-		return all
-	}
-	return plan
-}
-
-func hasIdle(plan solver.Plan) bool {
-	return slices.ContainsFunc(plan.Ranks, func(r solver.RankPlan) bool { return r.Batch == 0 })
-}
 
 // Solve makes the plan of a problem.
 func Solve(p solver.Problem, s Strategy) (solver.Plan, error) {

@@ -36,7 +36,6 @@ func TestBatchesThatCannotBeDealtStayAsTheyAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan = busy(plan, problem, Best)
 		if got := batchesOf(plan); !slices.Equal(got, want) {
 			t.Errorf("%s: batches %v, want %v", data, got, want)
 		}
@@ -62,7 +61,7 @@ func TestADeviceWithoutSamplesCostsWhatOneCosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := batchesOf(busy(plan, problem, Best)); !slices.Equal(got, []int{7, 1}) {
+	if got := batchesOf(plan); !slices.Equal(got, []int{7, 1}) {
 		t.Errorf("batches %v: a sample costs the slow device nothing more", got)
 	}
 	p.Script = nil

@@ -1,5 +1,7 @@
 package solver
 
+import "math"
+
 // whatIfBoxes bounds the search for what a change would bring: plans that are
 // only spoken of need not be the best to the last digit.
 const whatIfBoxes = 25
@@ -18,18 +20,39 @@ const noticeable = 1e-3
 // whatIf solves problems that differ little from a model whose plan takes
 // nowMs: most devices and so most options are the same.
 type whatIf struct {
-	m      *model
-	nowMs  float64
-	donors []*catalogue // one for each variant of the model
+	m       *model
+	nowMs   float64
+	allBusy bool         // the plan has samples for every rank
+	donors  []*catalogue // one for each variant of the model
 }
 
 // solve is the search that found nearly the fastest picks below a time; nil if
 // there are none.
 func (w *whatIf) solve(p Problem, below float64) (*search, error) {
+	return w.search(p, below, false)
+}
+
+// search is solve; a hasty one may stop at anything below the time. What is to have
+// samples on all ranks where possible has them here as well.
+func (w *whatIf) search(p Problem, below float64, hasty bool) (*search, error) {
+	if p.prefersAll() {
+		m, err := newModel(p.withAll())
+		if err != nil {
+			return nil, err
+		}
+		m.hasty = hasty
+		if s := w.ask(m, below); s != nil {
+			return s, nil
+		}
+		if !math.IsInf(below, 1) && (w.allBusy || w.ask(m, math.Inf(1)) != nil) {
+			return nil, nil // there is such a plan, and it takes longer
+		}
+	}
 	m, err := newModel(p)
 	if err != nil {
 		return nil, err
 	}
+	m.hasty = hasty
 	return w.ask(m, below), nil
 }
 
@@ -58,12 +81,8 @@ func (w *whatIf) withMemory(k *kind, bytes int64) (*search, error) {
 
 // reaches says whether so much more memory allows less than a time.
 func (w *whatIf) reaches(k *kind, bytes int64, below float64) (bool, error) {
-	m, err := newModel(w.more(k, bytes))
-	if err != nil {
-		return false, err
-	}
-	m.hasty = true
-	return w.ask(m, below) != nil, nil
+	s, err := w.search(w.more(k, bytes), below, true)
+	return s != nil, err
 }
 
 // more is the problem with so many bytes more on every device of a kind.

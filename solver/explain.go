@@ -59,7 +59,7 @@ func Explain(p Problem, plan Plan) (Explanation, error) {
 		r.Limit, r.Why = l.limit, m.why(l, cost, load)
 		out.Ranks = append(out.Ranks, r)
 	}
-	ask := &whatIf{m: m, nowMs: cost.IterationMs}
+	ask := &whatIf{m: m, nowMs: cost.IterationMs, allBusy: !a.hasIdle()}
 	if out.Unused, err = ask.unused(a, cost.Ranks); err != nil {
 		return Explanation{}, err
 	}

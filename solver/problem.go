@@ -75,7 +75,8 @@ type Problem struct {
 	// UseAll gives every rank at least one sample.
 	UseAll bool
 	// ShownOne says that a rank without samples computes one that weighs nothing, as its
-	// script is shown one; without it such a rank costs what the costs have at 0.
+	// script is shown one; without it such a rank costs what the costs have at 0. A plan then
+	// has samples for every rank if there is one that fits.
 	ShownOne bool
 	// Links say where the devices are; only pipelines and tensor parallelism ask.
 	// Nil where it is not known: the speed is then read off the collectives.

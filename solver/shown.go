@@ -1,5 +1,7 @@
 package solver
 
+import "slices"
+
 // Where a script is run, a rank without samples is shown one that weighs nothing, since its
 // script does not know of such a thing. It takes what one sample takes: the times, and for
 // every policy the peak beside what all units keep for it. Rounded as one sample would be, it
@@ -40,4 +42,22 @@ func (c Cost) withNone(value float64) Cost {
 	}
 	c.Points = points
 	return c
+}
+
+// prefersAll says that every rank is to have a sample if any plan that fits gives each one:
+// a rank without is shown one all the same, so it gains nothing, and that sample is in the
+// numbers that the script adds up by itself.
+func (p Problem) prefersAll() bool {
+	return p.ShownOne && !p.UseAll && p.FixedBatches == nil && p.GlobalBatch >= len(p.Devices)
+}
+
+// withAll is the problem with at least one sample for every rank.
+func (p Problem) withAll() Problem {
+	p.UseAll = true
+	return p
+}
+
+// hasIdle says that some rank has no samples.
+func (a Allocation) hasIdle() bool {
+	return slices.ContainsFunc(a.Ranks, func(r RankAllocation) bool { return r.Batch == 0 })
 }

@@ -47,6 +47,23 @@ func (m *model) solve() (Allocation, error) {
 
 // solveWithin is the best allocation and a time that none beats.
 func (m *model) solveWithin() (Allocation, float64, error) {
+	a, low, err := m.freely()
+	if err != nil || !m.problem.prefersAll() || !a.hasIdle() {
+		return a, low, err
+	}
+	all, err := newModel(m.problem.withAll())
+	if err != nil {
+		return Allocation{}, 0, err
+	}
+	all.boxes = m.boxes
+	if b, low, err := all.freely(); err == nil {
+		return b, low, nil
+	}
+	return a, low, nil // with a sample on each nothing fits
+}
+
+// freely is solveWithin where ranks may be without samples, unless all have to be used.
+func (m *model) freely() (Allocation, float64, error) {
 	s, low := m.fastest(m.variants(), math.Inf(1))
 	if s == nil {
 		return Allocation{}, 0, m.infeasible()
