@@ -60,11 +60,9 @@ func DeviceOf(d profiler.ProfileDevice) solver.Device {
 	device := solver.Device{
 		Rank: d.Rank, Name: d.Name, UUID: d.UUID,
 		UsableMemoryBytes: d.UsableMemoryBytes, ReservedBytes: d.ReservedBytes,
+		OutsideBytes: d.OutsideBytes, CountsOutside: d.Kind == profiler.KindCPU,
 		HostMemoryBytes: d.HostMemoryBytes,
 		Costs:           map[string]solver.ClassCost{},
-	}
-	if d.Kind == profiler.KindCUDA { // a worker on a processor counts its whole size
-		device.OutsideBytes = d.OutsideBytes
 	}
 	for class, c := range d.Costs {
 		device.Costs[class] = classCost(c)

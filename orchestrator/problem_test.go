@@ -122,3 +122,40 @@ func TestOffloadingIsAllowedWhereItWasMeasuredOnEveryDevice(t *testing.T) {
 		t.Errorf("policies %v: one device was not measured", problem.Policies)
 	}
 }
+
+// What no tensor can have limits the optimizer's step on every device; a worker on a
+// processor reports it too.
+func TestMemoryOutsideOfTensors(t *testing.T) {
+	state := int64(16 * 4000)
+	peaks := map[profiler.Kind]int64{}
+	for _, kind := range []profiler.Kind{profiler.KindCUDA, profiler.KindCPU} {
+		p := twoDevices("distributed-sampler", 1, 1)
+		p.Model.StepBytesPerParameter = 16
+		for i := range p.Devices {
+			d := &p.Devices[i]
+			d.Kind, d.ReservedBytes, d.OutsideBytes, d.UsableMemoryBytes = kind, 50_000, 50_000, 50_000+state
+			c := d.Costs["Block"]
+			first := linear(1000)
+			c.FirstMemoryBytes = &first
+			d.Costs["Block"] = c
+		}
+		problem, err := ProblemOf(p, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := Solve(problem, Best)
+		if err != nil {
+			t.Fatal(err)
+		}
+		peaks[kind] = plan.Ranks[0].Predicted.PeakMemoryBytes
+		for i := range problem.Devices {
+			problem.Devices[i].UsableMemoryBytes--
+		}
+		if _, err := Solve(problem, Best); err == nil {
+			t.Errorf("%s: a plan whose optimizer's step lacks a byte", kind)
+		}
+	}
+	if peaks[profiler.KindCPU]-peaks[profiler.KindCUDA] != 50_000 {
+		t.Errorf("peaks %v: a worker on a processor counts its whole size", peaks)
+	}
+}

@@ -26,8 +26,12 @@ func (m *model) expected(rank int, a RankAllocation) int64 {
 		gradients += e.gradients(i, p.Units[i].Count)
 		trained += e.trained(i, p.Units[i].Count)
 	}
-	steady := float64(d.ReservedBytes-d.OutsideBytes) + state - gradients
-	worst := state + trained*p.StepBytesPerParameter
+	outside := 0.0 // as far as it is reported
+	if d.CountsOutside {
+		outside = float64(d.OutsideBytes)
+	}
+	steady := float64(d.ReservedBytes-d.OutsideBytes) + outside + state - gradients
+	worst := outside + state + trained*p.StepBytesPerParameter
 	for class, u := range p.Units {
 		for _, done := range [3]int{0, min(a.KeptUnits[u.Class], u.Count-1), u.Count - 1} {
 			worst = max(worst, steady+e.moment(class, done))

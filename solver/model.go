@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // model is a validated problem in the form that the search works on.
@@ -100,6 +101,7 @@ func kindKey(p Problem, d Device) string {
 	for _, v := range [4]int64{d.UsableMemoryBytes, d.ReservedBytes, d.OutsideBytes, d.HostMemoryBytes} {
 		key = binary.BigEndian.AppendUint64(key, uint64(v))
 	}
+	key = strconv.AppendBool(key, d.CountsOutside)
 	for _, u := range p.Units {
 		c := d.Costs[u.Class]
 		for _, cost := range [3]Cost{c.ForwardMs, c.BackwardMs, c.MemoryBytes} {

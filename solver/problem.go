@@ -124,8 +124,11 @@ type Device struct {
 	UsableMemoryBytes int64
 	// ReservedBytes is what the context, the libraries and the collectives take.
 	ReservedBytes int64
-	// OutsideBytes is what of ReservedBytes a worker does not count in its peak.
+	// OutsideBytes is what of ReservedBytes no tensor can have.
 	OutsideBytes int64
+	// CountsOutside says that a worker has OutsideBytes in the peak that it reports, as one on
+	// a processor has, which counts its whole size.
+	CountsOutside bool
 	// HostMemoryBytes bounds what Offload puts into host memory; 0 means no bound.
 	HostMemoryBytes int64
 	// Costs of ONE unit, by class; every class of the problem must be there.
