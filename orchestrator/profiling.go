@@ -68,11 +68,11 @@ func (s *session) readProfile(fingerprint string) error {
 		return err
 	}
 	if err := sameDevices(s.spec.ProfileFile, p, s.devices.Chosen); err != nil {
-		return err
+		return otherSetup{err}
 	}
 	if p.Fingerprint != "" && p.Fingerprint != fingerprint {
-		return usage("profile %s is of another model or set-up (%.15s… and not %.15s…): measure again by leaving --profile out",
-			s.spec.ProfileFile, p.Fingerprint, fingerprint)
+		return otherSetup{usage("profile %s is of another model or set-up (%.15s… and not %.15s…): measure again by leaving --profile out",
+			s.spec.ProfileFile, p.Fingerprint, fingerprint)}
 	}
 	for _, doubt := range p.Doubts() {
 		s.screen.say("note: %s: %s", s.spec.ProfileFile, doubt)
@@ -80,6 +80,11 @@ func (s *session) readProfile(fingerprint string) error {
 	s.profile = p
 	return nil
 }
+
+// otherSetup says that a profile is sound, and of something else than what is run.
+type otherSetup struct{ error }
+
+func (e otherSetup) Unwrap() error { return e.error }
 
 // ReadProfileFile reads a profile; whatever is wrong with it is the user's to mend.
 func ReadProfileFile(path string) (profiler.Profile, error) {
@@ -92,11 +97,11 @@ func ReadProfileFile(path string) (profiler.Profile, error) {
 
 func sameDevices(source string, p profiler.Profile, devices []profiler.Device) error {
 	if len(p.Devices) != len(devices) {
-		return usage("profile %s is of %s, and %d are used here", source, show.Count(len(p.Devices), "device"), len(devices))
+		return usage("profile %s is of %s, and %d are used here: measure again by leaving --profile out", source, show.Count(len(p.Devices), "device"), len(devices))
 	}
 	for i, d := range p.Devices {
 		if d.UUID != "" && d.UUID != devices[i].UUID {
-			return usage("profile %s has %s (%s) at rank %d, and here it is %s (%s)",
+			return usage("profile %s has %s (%s) at rank %d, and here it is %s (%s): measure again by leaving --profile out",
 				source, d.Name, d.UUID, i, devices[i].Name, devices[i].UUID)
 		}
 	}

@@ -68,6 +68,14 @@ func reopen(ctx context.Context, run *rundir.Run, stateDir string, deps Deps) (*
 		return nil, err
 	}
 	s, err := prepare(ctx, saved.Spec, deps)
+	var other otherSetup
+	if errors.As(err, &other) { // resume has no flags: what was given for other devices has had its time
+		given := saved.ProfileFile
+		saved.ProfileFile = ""
+		if s, err = prepare(ctx, saved.Spec, deps); err == nil {
+			s.screen.say("note: the run was started with --profile %s, which is of another model or other devices than there are now; it goes on with a profile of its own", given)
+		}
+	}
 	if err == nil {
 		s.deps.Dir, s.run, s.spec.StateDir = saved.Dir, run, stateDir
 		s.restarts, err = recall(run, s.remembered())

@@ -253,3 +253,16 @@ func mustEnd(t *testing.T, pid int, limit time.Duration) {
 		t.Errorf("process %d is left", pid)
 	}
 }
+
+// A profile that was given by hand is of the devices of the start; resume, which has no
+// flags, measures again where there are others now.
+func TestAGivenProfileDoesNotKeepARunFromOtherDevices(t *testing.T) {
+	b := newBench(t)
+	script := "measure float32\nresume\nsteps 3\nsave\nuntil 1 await save-and-stop\nsteps 5\n"
+	b.mustRun(exitDone, nil, "profile", "--json", "--devices", b.devices(), b.file("train.py", script))
+	given := b.file("given.json", b.out.String())
+	b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(unix.SIGTERM) })
+	b.mustRun(143, nil, "--devices", b.devices(), "--profile", given, resume, filepath.Join(b.dir, "train.py"))
+	b.file("devices.yaml", "devices:\n  - { name: fast, kind: cpu, threads: 1, memory: 1GiB }\n  - { name: slow, kind: cpu, threads: 1, memory: 2GiB, slowdown: 3 }\n")
+	b.mustRun(exitDone, []string{"--profile " + given + ", which is of another model or other devices", "profile: measuring"}, "resume")
+}
