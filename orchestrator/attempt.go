@@ -75,6 +75,9 @@ type ended struct {
 	stopped error
 	// stuck is the rank that held the others up, when that ended the attempt.
 	stuck *Failure
+	// failed says that a rank failed before the way down had come to a signal of ours: the
+	// checkpoint that was waited for will not come.
+	failed bool
 }
 
 // do runs the attempt to its end. The context's end stops it gracefully; deps.Force
@@ -170,7 +173,7 @@ func (a *attempt) watch(ctx context.Context) ended {
 	a.watched = newWatch(len(a.devices), a.stuckAfter, a.firstStep, a.deps.Now())
 	tick := time.NewTicker(min(time.Second, max(a.stuckAfter/4, 10*time.Millisecond)))
 	defer tick.Stop()
-	asked, force := ctx.Done(), a.deps.Force
+	asked, force, signalled := ctx.Done(), a.deps.Force, false
 	for {
 		select {
 		case e := <-a.server.Events():
@@ -179,6 +182,7 @@ func (a *attempt) watch(ctx context.Context) ended {
 			if a.fails(e) {
 				a.ranks.Hold() // until it is known who failed
 				stop.killAfter(failLimit)
+				end.failed = end.failed || !signalled
 			}
 			if stop.failing && e.Kind == events.Gone && a.stories.allGone() {
 				stop.killSoon(launcherLimit) // it has only to say who died first
@@ -203,11 +207,13 @@ func (a *attempt) watch(ctx context.Context) ended {
 		case <-stop.ask:
 			a.server.Broadcast(events.Stop())
 		case <-stop.term:
+			signalled = true
 			a.tree.Signal(sigterm)
 		case <-stop.kill:
+			signalled = true
 			stop.killNow()
 		case <-force:
-			force = nil
+			force, signalled = nil, true
 			stop.killNow()
 		case outcome := <-stop.killed:
 			end.outcome = outcome

@@ -79,7 +79,7 @@ func (s *session) trainOnce(ctx context.Context) error {
 	}
 	held := s.sayLeft(end)
 	if end.stopped != nil {
-		a.ranks.ShowHeld()
+		s.showStopped(a, end)
 		return end.stopped
 	}
 	if end.outcome.Success() {
@@ -108,6 +108,20 @@ func (s *session) trainOnce(ctx context.Context) error {
 		}
 	}
 	return &ScriptError{f}
+}
+
+// showStopped shows what is left to see of an attempt that a signal ended, and who failed on the
+// way down.
+func (s *session) showStopped(a *attempt, end ended) {
+	if !end.failed {
+		a.ranks.ShowHeld()
+		return
+	}
+	f := a.failure(end)
+	if f.Rank == 0 {
+		a.ranks.ShowHeld() // of a victim only the log has it
+	}
+	s.screen.say("note: before the run had stopped, %s; log: %s", f.Headline(), f.LogPath)
 }
 
 // errReplan is an attempt that was stopped for a better plan.

@@ -394,6 +394,14 @@ func (w *fakeWorker) script(lines, args []string) int {
 					return stoppedCode
 				}
 			}
+		case "killed-while-stopping": // the others wait for this rank
+			w.meet()
+			fmt.Println("waiting")
+			for told := range w.told {
+				if strings.Contains(told, "stop") && rest == strconv.Itoa(w.rank) {
+					_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+				}
+			}
 		case "rename": // within the folder of checkpoints
 			from, to, _ := strings.Cut(rest, " ")
 			if w.rank == 0 {

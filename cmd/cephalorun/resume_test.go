@@ -266,3 +266,12 @@ func TestAGivenProfileDoesNotKeepARunFromOtherDevices(t *testing.T) {
 	b.file("devices.yaml", "devices:\n  - { name: fast, kind: cpu, threads: 1, memory: 1GiB }\n  - { name: slow, kind: cpu, threads: 1, memory: 2GiB, slowdown: 3 }\n")
 	b.mustRun(exitDone, []string{"--profile " + given + ", which is of another model or other devices", "profile: measuring"}, "resume")
 }
+
+// Who dies on the way down is named: the checkpoint that was waited for does not come.
+func TestARankThatIsKilledWhileTheRunStops(t *testing.T) {
+	b := newBench(t)
+	b.out.on("waiting", func() { b.mustKeep("step-003"); b.signal(unix.SIGTERM) })
+	b.train(143, "steps 3\nsave\nkilled-while-stopping 1\n",
+		[]string{"note: before the run had stopped, rank 1 on cpu device slow failed after step 3: the process was killed or crashed",
+			"logs/rank-1.log", "stopped by SIGTERM after step 3"}, resume, "--stop-grace", "20s")
+}
