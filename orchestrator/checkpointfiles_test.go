@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -47,5 +48,31 @@ func TestCheckpointsCutShort(t *testing.T) {
 		if found, err := CheckpointsIn(filepath.Dir(dir)); err != nil || len(found) != 1 || found[0].Problem != c.want {
 			t.Errorf("%s: %+v, %v", name, found, err)
 		}
+	}
+}
+
+// What a run leaves is named where its own folder is gone, but only what is there.
+func TestWhatIsLeftOfARunWithoutItsFolder(t *testing.T) {
+	dir := t.TempDir()
+	err := errors.New("no such file")
+	saved := &savedCheckpoint{Path: dir}
+	const lost = "the run's folder cannot be written: no such file"
+	if got := withoutFolder(err, nil); got != lost {
+		t.Error(got)
+	}
+	if got := withoutFolder(err, saved); got != lost {
+		t.Error(got)
+	}
+	metadata, readErr := os.ReadFile("pickle/testdata/checkpoint.metadata")
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	for name, data := range map[string][]byte{"__0_0.distcp": make([]byte, 37566), metadataFile: metadata} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := withoutFolder(err, saved), lost+"; start it anew to go on from "+dir+", which is whole"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

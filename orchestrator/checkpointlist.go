@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cephalorun/cephalorun/orchestrator/rundir"
@@ -64,6 +65,9 @@ func CheckpointsIn(dir string) ([]Checkpoint, error) {
 		return []Checkpoint{c}, nil
 	}
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, usage("%s is a file, and must be a folder with checkpoints", dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list checkpoints: %w", err)
 	}

@@ -54,7 +54,7 @@ const (
 // interrupted is what Python raises at a SIGINT.
 const interrupted = "KeyboardInterrupt"
 
-const interruptedMessage = "somebody sent the worker a SIGINT (KeyboardInterrupt); the script is not the cause"
+const interruptedMessage = "somebody sent the worker a SIGINT (KeyboardInterrupt), unless the script raises that by itself"
 
 const diedSilently = "the process was killed or crashed without a word"
 

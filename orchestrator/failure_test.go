@@ -46,7 +46,7 @@ func TestUserCase31TheFirstRealFailureIsNamed(t *testing.T) {
 			1, reasonException, 0, []int{0}, "exit code 3"},
 		"a SIGINT to one worker": {
 			[]events.Event{hello(0), hello(1), step(1, 2), raised(1, "KeyboardInterrupt", ""), exit(1, 1), gone(1), raised(0, "RuntimeError", peers)},
-			1, reasonKilled, 2, []int{0}, "rank 1 failed after step 2: somebody sent the worker a SIGINT (KeyboardInterrupt); the script is not the cause (train.py:45 in main)"},
+			1, reasonKilled, 2, []int{0}, "rank 1 failed after step 2: somebody sent the worker a SIGINT (KeyboardInterrupt), unless the script raises that by itself (train.py:45 in main)"},
 		"only peers are spoken of": {
 			[]events.Event{hello(0), hello(1), raised(1, "RuntimeError", peers), raised(0, "RuntimeError", peers)},
 			1, reasonException, 0, []int{0}, "Connection closed"},

@@ -28,7 +28,7 @@ func (s *session) afterFailure(ctx context.Context, f Failure) error {
 	v := s.restarts.judge(s.policy(), past, s.resumedAt, reached)
 	if err := s.restarts.write(s.run); err != nil {
 		// Without its folder a run cannot go on; what ended it is still the failure.
-		why := fmt.Sprintf("the run's folder cannot be written: %v", err)
+		why := withoutFolder(err, s.restarts.newest())
 		if !v.again {
 			why = v.why + "; and " + why
 		}
@@ -52,6 +52,18 @@ func (s *session) afterFailure(ctx context.Context, f Failure) error {
 		return context.Cause(ctx)
 	}
 	return s.adapt(ctx, f)
+}
+
+// withoutFolder says why a run whose folder is gone ends, and what is left of it.
+func withoutFolder(err error, newest *savedCheckpoint) string {
+	why := fmt.Sprintf("the run's folder cannot be written: %v", err)
+	if newest == nil {
+		return why
+	}
+	if c, ok := checkpointAt(newest.Path); ok && c.Problem == "" {
+		why += fmt.Sprintf("; start it anew to go on from %s, which is whole", newest.Path)
+	}
+	return why
 }
 
 func (s *session) policy() policy {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -162,6 +163,9 @@ func (s Store) List() ([]*Run, error) {
 	entries, err := os.ReadDir(s.Runs())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, fmt.Errorf("%w: %s lies in a file, and must be in a folder: give another --state-dir", ErrNoRun, s.Runs())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
